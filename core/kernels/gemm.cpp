@@ -1,0 +1,157 @@
+#include "core/kernels/gemm.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <stdexcept>
+
+// xblas_config must come first: it defines HAVE_CBLAS, without which xtensor-blas 0.21 to 0.23
+// multiply with generic loops of their own (38 times slower) and never call BLAS.
+#include <xtensor-blas/xblas.hpp>
+#include <xtensor-blas/xblas_config.hpp>
+
+#include "core/parallel.hpp"
+
+extern "C" {
+int openblas_get_num_threads();
+void openblas_set_num_threads(int count);
+int openblas_get_parallel();
+char* openblas_get_corename();
+}
+
+namespace attngrad::kernels {
+namespace {
+
+struct BlasThreads {
+  std::mutex mutex;
+  std::size_t guards = 0;
+  int before = 1;
+};
+
+BlasThreads& blas_threads() {
+  static BlasThreads& state = *new BlasThreads;
+  return state;
+}
+
+// Halves the larger side until there is enough to share out, without making tiles that BLAS handles
+// badly.
+struct TileSizes {
+  std::size_t rows, columns;
+};
+TileSizes tile_sizes(ProductSizes sizes, std::size_t products) {
+  constexpr std::size_t smallest = 64, largest = 512, wanted_tasks = 8;
+  TileSizes tile{std::max<std::size_t>(sizes.rows, 1), std::max<std::size_t>(sizes.columns, 1)};
+  const auto tasks = [&] {
+    return products * ((sizes.rows + tile.rows - 1) / tile.rows) *
+           ((sizes.columns + tile.columns - 1) / tile.columns);
+  };
+  const auto half = [](std::size_t n) { return (n / 2 + 15) / 16 * 16; };
+  const bool large = sizes.rows * sizes.columns * sizes.inner > 128 * 128 * 64;
+  while ((large && tasks() < wanted_tasks && std::max(tile.rows, tile.columns) > smallest) ||
+         std::max(tile.rows, tile.columns) > largest) {
+    (tile.rows >= tile.columns ? tile.rows : tile.columns) =
+        half(std::max(tile.rows, tile.columns));
+  }
+  return tile;
+}
+
+}  // namespace
+
+std::string better_blas_core() {
+#if defined(__x86_64__)
+  const std::string chosen = openblas_get_corename();
+  for (const char* outdated :
+       {"Prescott", "Core2", "Penryn", "Dunnington", "Nehalem", "Sandybridge"})
+    if (chosen == outdated && __builtin_cpu_supports("avx2"))
+      return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? "SkylakeX"
+                                                                                      : "Haswell";
+#endif
+  return {};
+}
+
+namespace {
+
+// Throws for a build that is wrong, and tells of one that is slow.
+bool check_blas() {
+  if (openblas_get_parallel() == 0)
+    throw std::runtime_error(
+        "the loaded OpenBLAS is a serial build, which is wrong under threads: install "
+        "libopenblas0-pthread or "
+        "libopenblas0-openmp");
+  if (const std::string better = better_blas_core(); !better.empty())
+    std::fprintf(stderr,
+                 "attngrad: this OpenBLAS does not know the processor and uses its %s kernels; set "
+                 "the environment "
+                 "variable OPENBLAS_CORETYPE=%s, or install a newer one\n",
+                 openblas_get_corename(), better.c_str());
+  return true;
+}
+
+}  // namespace
+
+SingleThreadedBlas::SingleThreadedBlas() {
+  [[maybe_unused]] static const bool checked = check_blas();
+  BlasThreads& state = blas_threads();
+  std::lock_guard lock(state.mutex);
+  if (state.guards++ == 0) {
+    state.before = openblas_get_num_threads();
+    if (state.before != 1) openblas_set_num_threads(1);
+  }
+}
+
+SingleThreadedBlas::~SingleThreadedBlas() {
+  BlasThreads& state = blas_threads();
+  std::lock_guard lock(state.mutex);
+  if (--state.guards == 0 && state.before != 1) openblas_set_num_threads(state.before);
+}
+
+template <class T>
+void gemm(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta, T* c,
+          std::size_t c_stride) {
+  if (sizes.rows == 0 || sizes.columns == 0) return;
+  if (sizes.inner == 0) {
+    for (std::size_t i = 0; i < sizes.rows; ++i)
+      for (std::size_t j = 0; j < sizes.columns; ++j) {
+        T& entry = c[i * c_stride + j];
+        entry = beta == T(0) ? T(0) : beta * entry;
+      }
+    return;
+  }
+  using cxxblas::NoTrans;
+  using cxxblas::Trans;
+  cxxblas::gemm<int>(cxxblas::RowMajor, a.transposed ? Trans : NoTrans,
+                     b.transposed ? Trans : NoTrans, int(sizes.rows), int(sizes.columns),
+                     int(sizes.inner), alpha, a.data, int(a.stride), b.data, int(b.stride), beta, c,
+                     int(c_stride));
+}
+
+template <class T>
+void gemm_batch(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta,
+                std::size_t c_stride, const std::vector<Product<T>>& products) {
+  if (sizes.rows == 0 || sizes.columns == 0 || products.empty()) return;
+  const TileSizes tile = tile_sizes(sizes, products.size());
+  const std::size_t across = (sizes.columns + tile.columns - 1) / tile.columns;
+  const std::size_t down = (sizes.rows + tile.rows - 1) / tile.rows;
+  const SingleThreadedBlas guard;
+  parallel_for(products.size() * down * across, [&](std::size_t task) {
+    const Product<T>& p = products[task / (down * across)];
+    const std::size_t row = task / across % down * tile.rows, column = task % across * tile.columns;
+    const ProductSizes piece{std::min(tile.rows, sizes.rows - row),
+                             std::min(tile.columns, sizes.columns - column), sizes.inner};
+    const T* a_data = p.a + (a.transposed ? row : row * a.stride);
+    const T* b_data = p.b + (b.transposed ? column * b.stride : column);
+    gemm<T>(piece, alpha, {a_data, a.stride, a.transposed}, {b_data, b.stride, b.transposed}, beta,
+            p.c + row * c_stride + column, c_stride);
+  });
+}
+
+template void gemm(ProductSizes, float, MatrixView<float>, MatrixView<float>, float, float*,
+                   std::size_t);
+template void gemm(ProductSizes, double, MatrixView<double>, MatrixView<double>, double, double*,
+                   std::size_t);
+template void gemm_batch(ProductSizes, float, MatrixView<float>, MatrixView<float>, float,
+                         std::size_t, const std::vector<Product<float>>&);
+template void gemm_batch(ProductSizes, double, MatrixView<double>, MatrixView<double>, double,
+                         std::size_t, const std::vector<Product<double>>&);
+
+}  // namespace attngrad::kernels

@@ -1,0 +1,45 @@
+// How many threads the kernels use, and the one parallel loop they all use.
+//
+// Work is cut by the shape of the data alone, never by the number of threads, so results have the
+// same bits at any thread count. BLAS itself always runs on one thread inside such a loop
+// (kernels/gemm.hpp).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+namespace attngrad {
+
+// Threads used by kernels called from now on, from any thread; at least 1. The default is
+// OMP_NUM_THREADS where it is set, else the number of cores.
+void set_threads(int count);
+int threads();
+
+namespace parallel {
+void run_parallel(std::size_t count, void (*body)(void*, std::size_t), void* state);
+}
+
+// Calls body(i) for every i in [0, count), on several threads; the order is not defined. If body
+// throws, what is not yet begun is left out and one of the exceptions is passed on.
+template <class Body>
+void parallel_for(std::size_t count, Body&& body) {
+  using B = std::remove_reference_t<Body>;
+  if (count == 1) return body(std::size_t{0});
+  parallel::run_parallel(
+      count, [](void* state, std::size_t i) { (*static_cast<B*>(state))(i); },
+      const_cast<void*>(static_cast<const void*>(std::addressof(body))));
+}
+
+// Calls body(begin, end) for consecutive pieces of [0, count) of `grain` elements (the last may be
+// shorter).
+template <class Body>
+void parallel_chunks(std::size_t count, std::size_t grain, Body&& body) {
+  if (count == 0) return;
+  parallel_for((count + grain - 1) / grain, [&](std::size_t i) {
+    const std::size_t begin = i * grain;
+    body(begin, begin + grain < count ? begin + grain : count);
+  });
+}
+
+}  // namespace attngrad
