@@ -1,0 +1,44 @@
+// Saving named variables to a safetensors file and loading them back, all or nothing.
+//
+// What must come back together is saved together: join the parameters of the model with the state
+// of the optimiser, and put what is not an array (the step, the offset of an Rng) in the metadata:
+//   Parameters all;
+//   all.join(parameters(model), "model").join(optimizer.state(), "optimizer");
+//   save(all, "run.safetensors", {{"step", std::to_string(step)}});
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/files/safetensors.hpp"
+#include "core/parameters.hpp"
+
+namespace attngrad {
+
+// Whether a file may hold tensors that nobody asked for.
+enum class Unexpected { refuse, ignore };
+
+struct LoadReport {
+  safetensors::Metadata metadata;
+  std::vector<std::string> narrowed;    // variables whose F64 numbers were rounded to float
+  std::vector<std::string> unexpected;  // tensors of the file that were ignored
+};
+
+inline namespace ATTNGRAD_PRECISION {
+
+// Writes every variable under its (first) name, as F32 or F64 like Real. The file at `path` is
+// replaced as a whole. Throws FileError if it cannot be written; the old file is then as it was.
+void save(const Parameters& parameters, const std::filesystem::path& path,
+          const safetensors::Metadata& metadata = {});
+
+// Replaces the values of all variables with those of the file. F64, F32, F16 and BF16 convert to
+// Real; from F64 to float is reported. A tied variable may be in the file under any of its names,
+// or under several with the same bytes. Throws FileError before any variable is changed: for a
+// damaged file, and with one message that lists all that is missing, unexpected, of another shape,
+// not floating-point, or given differently under two names.
+LoadReport load(const Parameters& parameters, const std::filesystem::path& path,
+                Unexpected unexpected = Unexpected::refuse);
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

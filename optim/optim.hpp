@@ -1,0 +1,7 @@
+// All optimisers, clipping and schedules.
+#pragma once
+
+#include "optim/adam.hpp"
+#include "optim/clip.hpp"
+#include "optim/schedules.hpp"
+#include "optim/sgd.hpp"

@@ -1,0 +1,64 @@
+#include "optim/optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/kernels/strided.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+bool decay_matrices(const std::string&, const Variable& parameter) { return parameter.rank() >= 2; }
+bool decay_all(const std::string&, const Variable&) { return true; }
+
+Optimizer::Optimizer(const char* name, const Parameters& parameters,
+                     const std::vector<const char*>& kinds, double weight_decay,
+                     const DecayRule& decays)
+    : name_(name) {
+  check_argument(weight_decay >= 0 && std::isfinite(weight_decay), name,
+                 ": weight_decay must be at least 0, got ", weight_decay);
+  check_argument(decays != nullptr, name, ": decays must be a rule");
+  for (const auto& [path, x] : parameters) {
+    if (!x.needs_grad()) continue;
+    parameters_.add(path, x);
+    Slot slot{x, {}, constant(zeros({})), decays(path, x) ? weight_decay : 0};
+    for (const char* kind : kinds)
+      state_.add(dotted(kind, path), slot.state.emplace_back(zeros(x.shape())));
+    state_.add(dotted("steps", path), slot.steps);
+    slots_.push_back(std::move(slot));
+  }
+}
+
+void Optimizer::add_tasks(Slot& slot, Rates rates, const Array& gradient,
+                          std::vector<Task>& tasks) {
+  std::array<Real*, 2> state{};
+  for (std::size_t i = 0; i < slot.state.size(); ++i) state[i] = slot.state[i].edit().data();
+  Real* const value = slot.value.edit().data();
+  for (std::size_t begin = 0; begin < gradient.size(); begin += kernels::task_size) {
+    Piece piece{gradient.data() + begin,
+                value + begin,
+                {},
+                std::min(kernels::task_size, gradient.size() - begin)};
+    for (std::size_t i = 0; i < slot.state.size(); ++i) piece.state[i] = state[i] + begin;
+    tasks.push_back({rates, piece});
+  }
+}
+
+void Optimizer::step(const Gradients& gradients, double rate, double gradient_scale) {
+  check_argument(rate >= 0 && std::isfinite(rate), name_,
+                 ": rate must be finite and at least 0, got ", rate);
+  check_argument(std::isfinite(gradient_scale), name_, ": gradient_scale must be finite, got ",
+                 gradient_scale);
+  std::vector<Variable> held;  // while the tasks point into them
+  std::vector<Task> tasks;
+  for (Slot& slot : slots_) {
+    if (!gradients.reached(slot.value)) continue;
+    held.push_back(gradients.of(slot.value));
+    const double steps = double(slot.steps.edit().data()[0] += 1);
+    add_tasks(slot, {rate, gradient_scale, slot.decay, steps}, held.back().value(), tasks);
+  }
+  parallel_for(tasks.size(), [&](std::size_t i) { update(tasks[i].rates, tasks[i].piece); });
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad
