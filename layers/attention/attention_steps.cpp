@@ -1,0 +1,113 @@
+#include "layers/attention/attention_steps.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/kernels/vector.hpp"
+
+namespace attngrad::kernels {
+namespace {
+
+template <class T>
+bool all_finite(HeadView<const T> x) {
+  for (std::size_t i = 0; i < x.length; ++i)
+    for (std::size_t d = 0; d < x.width; ++d)
+      if (!std::isfinite(x.data[i * x.stride + d])) return false;
+  return true;
+}
+
+// to_i += factor * sum over j of weights_ij from_j, or with `transposed` to_j += factor * sum over
+// i of weights_ij from_i. weights is (queries, keys). A hidden pair adds nothing, so numbers that
+// are not finite take the loop that skips it: a product would multiply them by 0, and 0 * NaN is
+// NaN.
+template <class T>
+void add_product(const HeadMask& m, T factor, const T* weights, bool transposed,
+                 HeadView<const T> from, HeadView<T> to) {
+  const std::size_t keys = m.sizes.keys;
+  if (m.mask.hides_nothing() || all_finite(from)) {
+    gemm<T>({to.length, to.width, from.length}, factor, {weights, keys, transposed},
+            {from.data, from.stride}, T(1), to.data, to.stride);
+    return;
+  }
+  for (std::size_t i = 0; i < m.sizes.queries; ++i)
+    for (std::size_t j = 0; j < keys; ++j) {
+      if (!m.mask.visible(m.sizes, m.batch, m.head, i, j)) continue;
+      const T* x = from.data + (transposed ? i : j) * from.stride;
+      T* y = to.data + (transposed ? j : i) * to.stride;
+      for (std::size_t d = 0; d < to.width; ++d) y[d] += factor * weights[i * keys + j] * x[d];
+    }
+}
+
+template <class T>
+void fill_zero(HeadView<T> x) {
+  for (std::size_t i = 0; i < x.length; ++i) std::fill_n(x.data + i * x.stride, x.width, T(0));
+}
+
+// all pairs of inner products: out (queries, keys) = factor * a b^T
+template <class T>
+void inner_products(T factor, HeadView<const T> a, HeadView<const T> b, T* out) {
+  gemm<T>({a.length, b.length, a.width}, factor, {a.data, a.stride}, {b.data, b.stride, true}, T(0),
+          out, b.length);
+}
+
+template <class T>
+ScoreBlock<T> whole_block(const HeadMask& m, T* scores) {
+  return {scores, m.sizes.keys, m.batch, m.head, 0, m.sizes.queries, 0, m.sizes.keys};
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward(const HeadMask& m, T scale, HeadView<const T> q, HeadView<const T> k,
+                       HeadView<const T> v, T* weights, HeadView<T> y, T* log_sum_exp) {
+  const std::size_t keys = m.sizes.keys;
+  inner_products(scale, q, k, weights);  // E = scale Q K^T
+  m.mask.overwrite_hidden(m.sizes, whole_block(m, weights), -std::numeric_limits<T>::infinity());
+  for (std::size_t i = 0; i < m.sizes.queries; ++i) {  // A = softmax(E)
+    T* row = weights + i * keys;
+    const std::size_t end = m.mask.key_end(m.sizes, i);
+    log_sum_exp[i] = T(vector_kernels<T>().softmax(row, row, end));
+    std::fill(row + end, row + keys, T(0));
+  }
+  fill_zero(y);
+  add_product(m, T(1), weights, false, v, y);  // Y = A V
+}
+
+template <class T>
+void attention_backward(const HeadMask& m, T scale, HeadView<const T> q, HeadView<const T> k,
+                        HeadView<const T> v, const T* weights, HeadView<const T> dy, T* scores,
+                        T* dweights, HeadView<T> dq, HeadView<T> dk, HeadView<T> dv) {
+  const std::size_t queries = m.sizes.queries, keys = m.sizes.keys;
+  add_product(m, T(1), weights, true, dy, dv);  // step 1: dV = A^T dY
+
+  inner_products(T(1), dy, v, scores);  // step 2: dA = dY V^T
+  if (dweights != nullptr) {
+    std::copy_n(scores, queries * keys, dweights);
+    m.mask.overwrite_hidden(m.sizes, whole_block(m, dweights), T(0));
+  }
+
+  for (std::size_t i = 0; i < queries; ++i) {  // step 3: dE = A * (dA - rowsum(A * dA))
+    T* row = scores + i * keys;
+    vector_kernels<T>().softmax_backward(weights + i * keys, row, row, keys);
+  }
+
+  add_product(m, scale, scores, false, k, dq);  // step 4: dQ = scale dE K
+  add_product(m, scale, scores, true, q, dk);   // step 5: dK = scale dE^T Q
+}
+
+template void attention_forward(const HeadMask&, float, HeadView<const float>,
+                                HeadView<const float>, HeadView<const float>, float*,
+                                HeadView<float>, float*);
+template void attention_forward(const HeadMask&, double, HeadView<const double>,
+                                HeadView<const double>, HeadView<const double>, double*,
+                                HeadView<double>, double*);
+template void attention_backward(const HeadMask&, float, HeadView<const float>,
+                                 HeadView<const float>, HeadView<const float>, const float*,
+                                 HeadView<const float>, float*, float*, HeadView<float>,
+                                 HeadView<float>, HeadView<float>);
+template void attention_backward(const HeadMask&, double, HeadView<const double>,
+                                 HeadView<const double>, HeadView<const double>, const double*,
+                                 HeadView<const double>, double*, double*, HeadView<double>,
+                                 HeadView<double>, HeadView<double>);
+
+}  // namespace attngrad::kernels

@@ -1,0 +1,67 @@
+#include "layers/attention/composed.hpp"
+
+#include "core/ops/elementwise.hpp"
+#include "core/ops/reduce.hpp"
+#include "layers/attention/masked_product.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+namespace {
+
+// The largest of each row, as a constant; 0 for a row with nothing visible, so that subtracting it
+// is harmless.
+Variable row_top(const Variable& scores) {
+  const Pause constant_only;
+  const Variable top = max(scores, -1, keep_dims);
+  return where(greater(top, -std::numeric_limits<Real>::infinity()), top, Variable(Real(0)));
+}
+
+Array squeezed_last(const Array& x) {
+  Array y = x;
+  y.reshape(Shape(x.shape().begin(), x.shape().end() - 1));
+  return y;
+}
+
+}  // namespace
+
+AttentionParts composed_attention_parts(const AttentionInputs& inputs,
+                                        const AttentionOptions& options) {
+  const AttentionSizes sizes = check_attention(inputs, options);
+  const Real scale = Real(attention_scale(inputs, options));
+  if (sizes.keys == 0 || sizes.queries == 0) {
+    const Shape square{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+    Variable nothing(zeros({sizes.batch, sizes.queries, sizes.heads * inputs.v.width}));
+    Recorder::current().mark_constant(nothing);
+    const Real none = -std::numeric_limits<Real>::infinity();
+    return {Variable(zeros(square)), Variable(zeros(square)), nothing,
+            filled({sizes.batch, sizes.heads, sizes.queries}, none)};
+  }
+  const Variable q = gather(inputs.q), k = gather(inputs.k), v = gather(inputs.v);
+  const bool masked = !options.mask.hides_nothing();
+  const Bools visible = masked ? options.mask.dense(sizes) : Bools();
+
+  const Variable scores = scale * (masked ? masked_scores(q, k, visible)
+                                          : contract(q, Transpose::no, k, Transpose::yes));
+  const Variable shown =
+      masked ? where(visible, scores, Variable(-std::numeric_limits<Real>::infinity())) : scores;
+  const Variable top = row_top(shown);
+  const Variable powers = exp(shown - top);
+  const Variable total = sum(powers, -1, keep_dims);
+  // a row with nothing visible has total 0, and its powers are 0 already
+  const Variable divisor = where(greater(total, 0), total, Variable(Real(1)));
+  const Variable weights = powers / divisor;
+  const Variable heads = masked ? masked_product(weights, Transpose::no, v, visible)
+                                : contract(weights, Transpose::no, v, Transpose::no);
+  const Variable output = merge_heads(heads);
+
+  const Pause constant_only;
+  return {scores, weights, output, squeezed_last((top + log(total)).value())};
+}
+
+AttentionOutput composed_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+  AttentionParts parts = composed_attention_parts(inputs, options);
+  return {parts.output, std::move(parts.log_sum_exp)};
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

@@ -1,0 +1,233 @@
+#include "layers/attention/fused.hpp"
+
+#include "core/kernels/strided.hpp"
+#include "core/ops/elementwise.hpp"
+#include "core/ops/matmul.hpp"
+#include "layers/attention/attention_steps.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+namespace {
+
+using kernels::HeadMask;
+using kernels::HeadView;
+
+// The values that the kernel keeps between forward and backward.
+struct Kept {
+  AttentionOptions options;
+  AttentionSizes sizes;
+  Real scale;
+  Array weights;  // A: (batch, heads, queries, keys)
+};
+
+HeadView<const Real> head(const Heads& h, std::size_t batch, std::size_t index) {
+  return {h.array.value().data() + h.at(batch, index), h.length, h.width, h.time_stride};
+}
+// The same place in another array of that shape.
+HeadView<Real> head_of(Array& array, const Heads& h, std::size_t batch, std::size_t index) {
+  return {array.data() + h.at(batch, index), h.length, h.width, h.time_stride};
+}
+// A head of an output (batch, length, heads * width).
+template <class T>
+HeadView<T> output_head(T* data, const AttentionSizes& s, std::size_t width, std::size_t batch,
+                        std::size_t index) {
+  const std::size_t stride = s.heads * width;
+  return {data + batch * s.queries * stride + index * width, s.queries, width, stride};
+}
+
+// Runs the forward pass over all heads; fills kept.weights and returns Y.
+Array forward(const AttentionInputs& in, Kept& kept, Array& log_sum_exp) {
+  const AttentionSizes& s = kept.sizes;
+  const std::size_t square = s.queries * s.keys;
+  kept.weights = uninitialized({s.batch, s.heads, s.queries, s.keys});
+  Array y = uninitialized({s.batch, s.queries, s.heads * in.v.width});
+  const kernels::SingleThreadedBlas guard;
+  parallel_for(s.batch * s.heads, [&](std::size_t i) {
+    const std::size_t b = i / s.heads, h = i % s.heads;
+    kernels::attention_forward<Real>(
+        {kept.options.mask, s, b, h}, kept.scale, head(in.q, b, h), head(in.k, b, h),
+        head(in.v, b, h), kept.weights.data() + i * square,
+        output_head(y.data(), s, in.v.width, b, h), log_sum_exp.data() + i * s.queries);
+  });
+  return y;
+}
+
+// Where the gradients of queries, keys and values go; the three may be one array.
+struct GradientArrays {
+  Array *dq, *dk, *dv;
+};
+
+// Steps 1 to 5 over all heads. dweights: null, or an array like the weights that receives dA; then
+// dE is left in dscores.
+void backward(const AttentionInputs& in, const Kept& kept, const Array& dy,
+              const GradientArrays& to, Array* dweights, Array& dscores) {
+  const AttentionSizes& s = kept.sizes;
+  const std::size_t square = s.queries * s.keys;
+  dscores = uninitialized({s.batch, s.heads, s.queries, s.keys});
+  const kernels::SingleThreadedBlas guard;
+  parallel_for(s.batch * s.heads, [&](std::size_t i) {
+    const std::size_t b = i / s.heads, h = i % s.heads;
+    kernels::attention_backward<Real>(
+        {kept.options.mask, s, b, h}, kept.scale, head(in.q, b, h), head(in.k, b, h),
+        head(in.v, b, h), kept.weights.data() + i * square,
+        output_head(dy.data(), s, in.v.width, b, h), dscores.data() + i * square,
+        dweights ? dweights->data() + i * square : nullptr, head_of(*to.dq, in.q, b, h),
+        head_of(*to.dk, in.k, b, h), head_of(*to.dv, in.v, b, h));
+  });
+}
+
+Kept keep_for(const AttentionInputs& inputs, const AttentionOptions& options) {
+  return {options, check_attention(inputs, options), Real(attention_scale(inputs, options)), {}};
+}
+
+// The arrays that queries, keys and values lie in, each once, and which of them holds which.
+struct Sources {
+  std::vector<Variable> arrays;
+  std::size_t q, k, v;
+
+  explicit Sources(const AttentionInputs& in) : q(find(in.q)), k(find(in.k)), v(find(in.v)) {}
+
+  // The inputs with other arrays in the same places.
+  AttentionInputs with(AttentionInputs in, const std::vector<Variable>& others) const {
+    in.q.array = others[q];
+    in.k.array = others[k];
+    in.v.array = others[v];
+    return in;
+  }
+
+ private:
+  std::size_t find(const Heads& heads) {
+    for (std::size_t i = 0; i < arrays.size(); ++i)
+      if (arrays[i].same_as(heads.array)) return i;
+    arrays.push_back(heads.array);
+    return arrays.size() - 1;
+  }
+};
+
+}  // namespace
+
+AttentionOutput fused_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+  auto kept = std::make_shared<Kept>(keep_for(inputs, options));
+  const AttentionSizes& s = kept->sizes;
+  Array log_sum_exp = uninitialized({s.batch, s.heads, s.queries});
+  Variable y(forward(inputs, *kept, log_sum_exp));
+  const Sources sources(inputs);
+
+  const auto analytic = [inputs, kept, sources](const Array& dy) {
+    std::vector<Array> gradients;
+    for (const Variable& array : sources.arrays) gradients.push_back(zeros(array.shape()));
+    Array dscores;
+    backward(inputs, *kept, dy,
+             {&gradients[sources.q], &gradients[sources.k], &gradients[sources.v]}, nullptr,
+             dscores);
+    return gradients;
+  };
+  const auto composed = [inputs, options, sources](const std::vector<Variable>& arrays) {
+    return composed_attention(sources.with(inputs, arrays), options).output;
+  };
+  y = record_joint("attention", y, sources.arrays, analytic, composed);
+  return {y, std::move(log_sum_exp)};
+}
+
+// ---- the whole layer --------------------------------------------------------------------------
+
+namespace {
+
+void check_self_attention(const SelfAttentionInputs& in) {
+  check_shape(in.x.rank() == 3, "self_attention: x must be (batch, time, width), got ",
+              in.x.shape());
+  for (const Variable* w : {&in.wq, &in.wk, &in.wv})
+    check_shape(w->rank() == 2 && w->size(0) == in.x.size(2),
+                "self_attention: wq, wk and wv must be (", in.x.size(2), ", heads * width), got ",
+                w->shape());
+  check_shape(in.wq.shape() == in.wk.shape(), "self_attention: wq and wk must have one shape, got ",
+              in.wq.shape(), " and ", in.wk.shape());
+}
+
+AttentionInputs project(const SelfAttentionInputs& in) {
+  const auto heads = [&](const Variable& w) {
+    return split_heads(contract(in.x, Transpose::no, w, Transpose::no), in.heads);
+  };
+  return {heads(in.wq), heads(in.wk), heads(in.wv)};
+}
+
+// X^T dZ, summed over batch and time: the gradient of the matrix of Z = X W.
+Array weight_gradient(const Variable& x, const Array& dz) {
+  return contract(x, Transpose::yes, Variable(dz), Transpose::no, Batch::sum).value();
+}
+
+// All gradients from the six steps, with A kept and Q, K, V as they were.
+SelfAttentionGradients all_gradients(const SelfAttentionInputs& in, const AttentionInputs& heads,
+                                     const Kept& kept, const Array& dy, bool with_weights) {
+  const Pause arrays_only;
+  SelfAttentionGradients g;
+  g.dq = zeros(heads.q.array.shape());
+  g.dk = zeros(heads.k.array.shape());
+  g.dv = zeros(heads.v.array.shape());
+  if (with_weights) g.weights = zeros(kept.weights.shape());
+  backward(heads, kept, dy, {&g.dq, &g.dk, &g.dv}, with_weights ? &g.weights : nullptr,
+           g.scores);  // steps 1 to 5
+
+  g.dwq = weight_gradient(in.x, g.dq);  // step 6: dWq = X^T dQ
+  g.dwk = weight_gradient(in.x, g.dk);  //         dWk = X^T dK
+  g.dwv = weight_gradient(in.x, g.dv);  //         dWv = X^T dV
+  const auto back = [](const Array& dz, const Variable& w) {
+    return contract(Variable(dz), Transpose::no, w, Transpose::yes);
+  };
+  g.dx = (back(g.dq, in.wq) + back(g.dk, in.wk) + back(g.dv, in.wv))
+             .value();  // dX = dQ Wq^T + dK Wk^T + dV Wv^T
+  return g;
+}
+
+}  // namespace
+
+Variable fused_self_attention(const SelfAttentionInputs& in, const AttentionOptions& options) {
+  check_self_attention(in);
+  const AttentionInputs heads = [&] {
+    const Pause arrays_only;
+    return project(in);
+  }();
+  auto kept = std::make_shared<Kept>(keep_for(heads, options));
+  const AttentionSizes& s = kept->sizes;
+  Array log_sum_exp = uninitialized({s.batch, s.heads, s.queries});
+  Variable y(forward(heads, *kept, log_sum_exp));
+
+  const auto analytic = [in, heads, kept](const Array& dy) {
+    SelfAttentionGradients g = all_gradients(in, heads, *kept, dy, false);
+    return std::vector<Array>{std::move(g.dx), std::move(g.dwq), std::move(g.dwk),
+                              std::move(g.dwv)};
+  };
+  const auto composed = [options, count = in.heads](const std::vector<Variable>& inputs) {
+    return composed_self_attention({inputs[0], inputs[1], inputs[2], inputs[3], count}, options);
+  };
+  return record_joint("self_attention", y, {in.x, in.wq, in.wk, in.wv}, analytic, composed);
+}
+
+SelfAttentionParts composed_self_attention_parts(const SelfAttentionInputs& in,
+                                                 const AttentionOptions& options) {
+  check_self_attention(in);
+  const AttentionInputs heads = project(in);
+  return {heads.q.array, heads.k.array, heads.v.array, composed_attention_parts(heads, options)};
+}
+
+Variable composed_self_attention(const SelfAttentionInputs& in, const AttentionOptions& options) {
+  return composed_self_attention_parts(in, options).attention.output;
+}
+
+SelfAttentionGradients fused_self_attention_gradients(const SelfAttentionInputs& in,
+                                                      const AttentionOptions& options,
+                                                      const Array& dy) {
+  check_self_attention(in);
+  const Pause arrays_only;
+  const AttentionInputs heads = project(in);
+  Kept kept = keep_for(heads, options);
+  const AttentionSizes& s = kept.sizes;
+  Array log_sum_exp = uninitialized({s.batch, s.heads, s.queries});
+  const Array y = forward(heads, kept, log_sum_exp);
+  check_shape(dy.shape() == y.shape(), "self_attention: dy must be ", y.shape(), ", got ",
+              dy.shape());
+  return all_gradients(in, heads, kept, dy, true);
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

@@ -1,0 +1,70 @@
+#include "layers/attention/heads.hpp"
+
+#include "core/kernels/strided.hpp"
+#include "core/ops/shape.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+namespace {
+
+Shape gathered_shape(const Heads& h) { return {h.batch, h.heads, h.length, h.width}; }
+
+kernels::Strides strides_of(const Heads& h) {
+  return {std::ptrdiff_t(h.batch_stride), std::ptrdiff_t(h.head_stride),
+          std::ptrdiff_t(h.time_stride), 1};
+}
+
+// The other way: g (batch, heads, length, width) written to its places in zeros of shape `to`.
+Variable spread(const Variable& g, Heads places, const Shape& to) {
+  Array y = zeros(to);
+  kernels::copy(g.shape(), g.value().data(), kernels::row_major(g.shape()),
+                y.data() + places.offset, strides_of(places));
+  return record("spread", Variable(std::move(y)), edge(g, [places](const Variable& u) mutable {
+                  places.array = u;
+                  return gather(places);
+                }));
+}
+
+}  // namespace
+
+Heads split_heads(const Variable& x, std::size_t heads) { return split_heads(x, heads, 0, 1); }
+
+Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::size_t parts) {
+  check_argument(heads > 0 && part < parts, "split_heads: needs heads > 0 and part < parts, got ",
+                 heads, " heads, part ", part, " of ", parts);
+  check_shape(x.rank() == 3 && x.size(2) % (parts * heads) == 0,
+              "split_heads: x must be (batch, time, ", parts, " * ", heads, " * width), got ",
+              x.shape());
+  const std::size_t total = x.size(2), part_width = total / parts, width = part_width / heads;
+  return {.array = x,
+          .batch = x.size(0),
+          .heads = heads,
+          .length = x.size(1),
+          .width = width,
+          .offset = part * part_width,
+          .batch_stride = x.size(1) * total,
+          .head_stride = width,
+          .time_stride = total};
+}
+
+Variable gather(const Heads& h) {
+  const Shape shape = gathered_shape(h);
+  Array y = uninitialized(shape);
+  kernels::copy(shape, h.array.value().data() + h.offset, strides_of(h), y.data(),
+                kernels::row_major(shape));
+  Heads places = h;
+  places.array = Variable();
+  return record("gather", Variable(std::move(y)),
+                edge(h.array, [places, to = h.array.shape()](const Variable& g) {
+                  return spread(g, places, to);
+                }));
+}
+
+Variable merge_heads(const Variable& x) {
+  const auto batch = std::ptrdiff_t(x.size(0)), length = std::ptrdiff_t(x.size(2));
+  return reshape(transpose(x, {0, 2, 1, 3}),
+                 {batch, length, std::ptrdiff_t(x.size(1) * x.size(3))});
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

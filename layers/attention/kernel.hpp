@@ -1,0 +1,53 @@
+// What an attention kernel is: a function from queries, keys and values to the output. Any two can
+// be compared.
+//
+//   E = scale Q K^T   A = softmax of each row of E over the visible keys   Y = A V       for each
+//   batch row and head
+//
+// `composed` is made of generic ops on the tape and is the reference; `fused` carries an analytic
+// backward.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/attention/heads.hpp"
+#include "layers/attention/mask.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+// q: queries of (batch, heads, queries, width); k: as many heads, of (keys, width); v: of (keys,
+// value width).
+struct AttentionInputs {
+  Heads q, k, v;
+};
+
+struct AttentionOptions {
+  Mask mask;
+  std::optional<double> scale;  // 1 / sqrt(width) unless given
+};
+
+struct AttentionOutput {
+  Variable output;    // (batch, queries, heads * value width), the heads side by side
+  Array log_sum_exp;  // (batch, heads, queries): of the visible scores of each row; -infinity where
+                      // there are none
+};
+
+// Throws ShapeError, before any work, unless batch, heads, widths and lengths agree and the mask
+// fits.
+using AttentionKernel =
+    std::function<AttentionOutput(const AttentionInputs&, const AttentionOptions&)>;
+
+// The sizes of a call, after checking that everything fits.
+AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOptions& options);
+double attention_scale(const AttentionInputs& inputs, const AttentionOptions& options);
+
+// The kernel of that name: composed or fused. Throws ArgumentError for another, listing them.
+AttentionKernel attention_kernel(const std::string& name);
+std::vector<std::string> attention_kernel_names();
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

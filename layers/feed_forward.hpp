@@ -1,0 +1,47 @@
+// The part of a transformer block that treats each position alone.
+#pragma once
+
+#include "core/ops/elementwise.hpp"
+#include "layers/linear.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+using Activation = Variable (*)(const Variable&);
+
+struct FeedForwardOptions {
+  std::size_t width;
+  std::size_t hidden;  // usually 4 * width
+  bool bias = true;
+  Activation activation = gelu;
+  Initialization initialization = uniform_fan_in();
+  Initialization down_initialization = uniform_fan_in();
+};
+
+// y = down(activation(up(x))). x and y: (..., width).
+struct FeedForward : Layer {
+  FeedForwardOptions options;
+  Linear up, down;
+
+  FeedForward(const FeedForwardOptions& o, Rng& rng)
+      : options(o),
+        up({.in = o.width, .out = o.hidden, .bias = o.bias, .initialization = o.initialization},
+           rng),
+        down({.in = o.hidden,
+              .out = o.width,
+              .bias = o.bias,
+              .initialization = o.down_initialization},
+             rng) {}
+
+  Variable operator()(const Variable& x) const {
+    return within(*this, down)(options.activation(within(*this, up)(x)));
+  }
+
+  void visit(auto&& f) {
+    f("up", up);
+    f("down", down);
+  }
+};
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

@@ -1,0 +1,17 @@
+// All fused ops of the library: those of core/ops and those of the layers.
+#pragma once
+
+#include "core/fused.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+// attention and self_attention, over random sizes (one row, one head, queries and keys of different
+// lengths), masks (causal with any offset, boolean arrays, fully masked rows) and scales, with NaN
+// stored behind the mask.
+const std::vector<FusedOp>& attention_fused_ops();
+
+std::vector<FusedOp> fused_ops();
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

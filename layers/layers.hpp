@@ -1,0 +1,10 @@
+// All layers.
+#pragma once
+
+#include "layers/dropout.hpp"
+#include "layers/embedding.hpp"
+#include "layers/feed_forward.hpp"
+#include "layers/linear.hpp"
+#include "layers/normalization.hpp"
+#include "layers/sequential.hpp"
+#include "layers/transformer.hpp"

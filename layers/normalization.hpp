@@ -1,0 +1,63 @@
+// Layer norm and RMS norm over the last axis, with their learned gain and shift.
+#pragma once
+
+#include "core/ops/normalize.hpp"
+#include "layers/layer.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+struct LayerNormOptions {
+  std::size_t width;
+  bool bias = true;           // whether there is a shift
+  Real epsilon = Real(1e-5);  // added to the variance; not negative
+};
+
+// Formula in core/ops/normalize.hpp. The gain starts at 1 and the shift at 0.
+struct LayerNorm : Layer {
+  LayerNormOptions options;
+  Variable weight;  // gain: (width)
+  Variable bias;    // shift: (width), or no value
+
+  explicit LayerNorm(const LayerNormOptions& options)
+      : options(options),
+        weight(parameter(ones({options.width}))),
+        bias(options.bias ? parameter(zeros({options.width})) : Variable()) {
+    check_argument(options.epsilon >= 0, "LayerNorm: epsilon must not be negative, got ",
+                   options.epsilon);
+  }
+  LayerNorm(const LayerNormOptions& options, Rng&) : LayerNorm(options) {}
+
+  Variable operator()(const Variable& x) const {
+    return layer_norm(x, weight, bias, options.epsilon);
+  }
+
+  void visit(auto&& f) {
+    f("weight", weight);
+    f("bias", bias);
+  }
+};
+
+struct RmsNormOptions {
+  std::size_t width;
+  Real epsilon = Real(1e-5);  // added to the mean square; not negative
+};
+
+struct RmsNorm : Layer {
+  RmsNormOptions options;
+  Variable weight;  // gain: (width)
+
+  explicit RmsNorm(const RmsNormOptions& options)
+      : options(options), weight(parameter(ones({options.width}))) {
+    check_argument(options.epsilon >= 0, "RmsNorm: epsilon must not be negative, got ",
+                   options.epsilon);
+  }
+  RmsNorm(const RmsNormOptions& options, Rng&) : RmsNorm(options) {}
+
+  Variable operator()(const Variable& x) const { return rms_norm(x, weight, options.epsilon); }
+
+  void visit(auto&& f) { f("weight", weight); }
+};
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

@@ -1,0 +1,96 @@
+#include "layers/transformer.hpp"
+
+#include <cmath>
+
+#include "core/ops/shape.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+namespace {
+
+const TransformerOptions& checked(const TransformerOptions& o) {
+  check_argument(o.vocabulary > 0 && o.context > 0 && o.width > 0 && o.heads > 0,
+                 "Transformer: vocabulary, context, width and heads must be positive, got ",
+                 o.vocabulary, ", ", o.context, ", ", o.width, " and ", o.heads);
+  check_argument(o.width % o.heads == 0, "Transformer: width ", o.width,
+                 " is not a multiple of heads ", o.heads);
+  return o;
+}
+
+TransformerBlockOptions block_options(const TransformerOptions& o) {
+  const Initialization weights = normal_weights(o.deviation);
+  // 2 layers sums feed the last norm: each adds its share of variance
+  const Initialization residual =
+      normal_weights(o.deviation / std::sqrt(2 * double(std::max<std::size_t>(1, o.layers))));
+  return {.attention = {.width = o.width,
+                        .heads = o.heads,
+                        .bias = o.bias,
+                        .kernel = o.kernel,
+                        .initialization = weights,
+                        .projection_initialization = residual},
+          .feed_forward = {.width = o.width,
+                           .hidden = 4 * o.width,
+                           .bias = o.bias,
+                           .activation = o.activation,
+                           .initialization = weights,
+                           .down_initialization = residual},
+          .norm = {.width = o.width, .bias = o.bias},
+          .dropout = o.dropout};
+}
+
+std::vector<TransformerBlock> make_blocks(const TransformerOptions& o, Rng& rng) {
+  std::vector<TransformerBlock> blocks;
+  for (std::size_t i = 0; i < o.layers; ++i) blocks.emplace_back(block_options(o), rng);
+  return blocks;
+}
+
+}  // namespace
+
+TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Rng& rng)
+    : options(o),
+      norm1(o.norm),
+      attention(o.attention, rng),
+      norm2(o.norm),
+      feed_forward(o.feed_forward, rng),
+      dropout({.probability = o.dropout}) {}
+
+Variable TransformerBlock::operator()(const Variable& x, const Mask& mask, Rng* rng) const {
+  const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask);
+  const Variable middle = x + dropout(attended, rng);
+  const Variable fed = within(*this, feed_forward)(within(*this, norm2)(middle));
+  return middle + dropout(fed, rng);
+}
+
+Transformer::Transformer(const TransformerOptions& o, Rng& rng)
+    : options(checked(o)),
+      token_embedding(
+          {.rows = o.vocabulary, .width = o.width, .initialization = normal_weights(o.deviation)},
+          rng),
+      position_embedding(
+          {.rows = o.context, .width = o.width, .initialization = normal_weights(o.deviation)},
+          rng),
+      blocks(make_blocks(o, rng)),
+      norm({.width = o.width, .bias = o.bias}),
+      dropout({.probability = o.dropout}) {
+  if (!o.tied)
+    head.emplace(LinearOptions{.in = o.width,
+                               .out = o.vocabulary,
+                               .bias = false,
+                               .initialization = normal_weights(o.deviation)},
+                 rng);
+}
+
+Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
+  check_shape(tokens.dimension() == 2 && tokens.shape()[1] <= options.context,
+              "Transformer: tokens must be (batch, time) with time at most ", options.context,
+              ", got ", tokens.shape());
+  const auto time = std::ptrdiff_t(tokens.shape()[1]);
+  const Variable positions = slice(position_embedding.weight, 0, {.start = 0, .stop = time});
+  Variable x = dropout(within(*this, token_embedding)(tokens) + positions, rng);
+  for (const TransformerBlock& block : blocks) x = within(*this, block)(x, causal(), rng);
+  const Variable last = within(*this, norm)(x);
+  return head ? within(*this, *head)(last) : linear(last, token_embedding.weight);
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

@@ -1,0 +1,85 @@
+// The decoder-only transformer and the block it is made of.
+#pragma once
+
+#include "layers/attention/multi_head.hpp"
+#include "layers/dropout.hpp"
+#include "layers/embedding.hpp"
+#include "layers/feed_forward.hpp"
+#include "layers/normalization.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+struct TransformerBlockOptions {
+  MultiHeadAttentionOptions attention;
+  FeedForwardOptions feed_forward;
+  LayerNormOptions norm;
+  double dropout = 0;  // on what each half adds
+};
+
+// Two residual halves, each normalised first: x += attention(norm1(x)), then x +=
+// feed_forward(norm2(x)). x and y: (batch, time, width). Source of the order: Xiong et al., "On
+// layer normalization in the transformer architecture", 2020.
+struct TransformerBlock : Layer {
+  TransformerBlockOptions options;
+  LayerNorm norm1;
+  MultiHeadAttention attention;
+  LayerNorm norm2;
+  FeedForward feed_forward;
+  Dropout dropout;
+
+  TransformerBlock(const TransformerBlockOptions& options, Rng& rng);
+  Variable operator()(const Variable& x, const Mask& mask, Rng* rng = nullptr) const;
+
+  void visit(auto&& f) {
+    f("norm1", norm1);
+    f("attention", attention);
+    f("norm2", norm2);
+    f("feed_forward", feed_forward);
+  }
+};
+
+struct TransformerOptions {
+  std::size_t vocabulary;  // tokens are in [0, vocabulary)
+  std::size_t context;     // the longest sequence; positions are learned
+  std::size_t width = 128;
+  std::size_t heads = 4;
+  std::size_t layers = 4;
+  bool bias = true;         // in every linear map and norm
+  bool tied = true;         // the output head is the token table itself
+  double dropout = 0;       // of embeddings and of what each half of a block adds
+  double deviation = 0.02;  // of the initial weights
+  Activation activation = gelu;
+  AttentionKernel kernel = fused_attention;
+};
+
+// Tokens to logits of the next token, each position seeing itself and those before it.
+//   tokens: (batch, time), time <= context; logits: (batch, time, vocabulary)
+// Weights start normal with standard deviation `deviation`, those that feed a residual sum with
+// deviation / sqrt(2 layers); biases at 0, gains at 1 (Radford et al., "Language models are
+// unsupervised multitask learners", 2019). Throws ArgumentError at construction for sizes of 0 or
+// heads that do not divide width; ShapeError for tokens of another rank or too long.
+struct Transformer : Layer {
+  TransformerOptions options;
+  Embedding token_embedding;     // (vocabulary, width)
+  Embedding position_embedding;  // (context, width)
+  std::vector<TransformerBlock> blocks;
+  LayerNorm norm;
+  std::optional<Linear> head;  // (vocabulary, width), without bias; none if tied
+  Dropout dropout;
+
+  Transformer(const TransformerOptions& options, Rng& rng);
+  // rng: the source of dropout; null means none.
+  Variable operator()(const Indices& tokens, Rng* rng = nullptr) const;
+
+  void visit(auto&& f) {
+    f("token_embedding", token_embedding);
+    f("position_embedding", position_embedding);
+    f("blocks", blocks);
+    f("norm", norm);
+    f("head", head);
+  }
+};
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad
