@@ -1,0 +1,53 @@
+#include "examples/common/command_line.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "core/kernels/gemm.hpp"
+#include "core/parallel.hpp"
+
+namespace {
+
+// Starts the program again with the OpenBLAS kernels that fit the processor, where it chose
+// outdated ones: it only asks when it is loaded. If that fails, the program goes on as it is,
+// slower.
+void restart_with_better_blas(char** argv) {
+  const std::string better = attngrad::kernels::better_blas_core();
+  if (better.empty() || std::getenv("OPENBLAS_CORETYPE") != nullptr) return;
+  setenv("OPENBLAS_CORETYPE", better.c_str(), 0);
+  execv("/proc/self/exe", argv);
+}
+
+}  // namespace
+
+Program::Program(const std::string& description) : app(description) {
+  app.add_option("--seed", common_.seed, "of everything random")->capture_default_str();
+  app.add_option("--threads", common_.threads, "for the kernels; all cores unless given")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--json", common_.json, "print one JSON object a line");
+}
+
+CLI::Option* Program::size_option(const std::string& flag, std::size_t& value,
+                                  const std::string& description) {
+  return app.add_option(flag, value, description)
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->capture_default_str();
+}
+
+int Program::run(int argc, char** argv, const std::function<int(const CommonOptions&)>& body) {
+  restart_with_better_blas(argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    if (common_.threads > 0) attngrad::set_threads(common_.threads);
+    return body(common_);
+  } catch (const std::exception& error) {
+    std::cerr << argv[0] << ": " << error.what() << "\n";
+    return 1;
+  }
+}

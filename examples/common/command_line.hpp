@@ -1,0 +1,33 @@
+// The command line that all programs share: --help, --seed, --threads, --json; unknown flags are
+// refused.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+struct CommonOptions {
+  std::uint64_t seed = 1;
+  int threads = 0;    // 0: as many as there are cores
+  bool json = false;  // one JSON object a line in place of text
+};
+
+class Program {
+ public:
+  explicit Program(const std::string& description);
+
+  // An option for a number that must be at least 1.
+  CLI::Option* size_option(const std::string& flag, std::size_t& value,
+                           const std::string& description);
+
+  // Parses, sets the threads, and runs the body. An exception becomes one line on stderr and exit
+  // code 1; a wrong command line is explained with exit code 2.
+  int run(int argc, char** argv, const std::function<int(const CommonOptions&)>& body);
+
+  CLI::App app;
+
+ private:
+  CommonOptions common_;
+};

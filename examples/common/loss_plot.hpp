@@ -1,0 +1,14 @@
+// A plot of losses against steps, as an SVG file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+struct Curve {
+  std::string name;
+  std::vector<double> steps, losses;
+};
+
+// Throws attngrad::FileError if the file cannot be written.
+void write_loss_plot(const std::string& path, const std::string& title,
+                     const std::vector<Curve>& curves);

@@ -1,0 +1,43 @@
+#include "examples/common/sampling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+std::int64_t sample_token(const ag::Real* logits, std::size_t count, const SamplingOptions& options,
+                          ag::Rng& rng) {
+  ag::check_argument(options.temperature >= 0,
+                     "sample_token: temperature must not be negative, got ", options.temperature);
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::size_t kept = options.top_k == 0 ? count : std::min(options.top_k, count);
+  std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(kept), order.end(),
+                    [&](std::size_t a, std::size_t b) {
+                      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+                    });
+  if (options.temperature == 0) return std::int64_t(order[0]);
+  std::vector<double> shares(kept);
+  for (std::size_t i = 0; i < kept; ++i)
+    shares[i] =
+        std::exp((double(logits[order[i]]) - double(logits[order[0]])) / options.temperature);
+  double left = rng.uniform() * std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (std::size_t i = 0; i < kept; ++i)
+    if ((left -= shares[i]) < 0) return std::int64_t(order[i]);
+  return std::int64_t(order[kept - 1]);
+}
+
+void continue_text(const ag::Transformer& model, std::vector<std::int64_t> tokens,
+                   std::size_t count, const SamplingOptions& options, ag::Rng& rng,
+                   const std::function<void(std::int64_t)>& take) {
+  ag::check_argument(!tokens.empty(), "continue_text: the prompt must not be empty");
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t time = std::min(tokens.size(), model.options.context);
+    ag::Indices window = ag::Indices::from_shape({1, time});
+    std::copy(tokens.end() - std::ptrdiff_t(time), tokens.end(), window.data());
+    const ag::Variable logits = model(window);
+    const std::size_t classes = logits.size(-1);
+    tokens.push_back(
+        sample_token(logits.value().data() + (time - 1) * classes, classes, options, rng));
+    take(tokens.back());
+  }
+}

@@ -1,0 +1,24 @@
+// Writing on: the next token drawn from a model's logits.
+#pragma once
+
+#include <functional>
+
+#include "core/random.hpp"
+#include "layers/transformer.hpp"
+
+namespace ag = attngrad;
+
+struct SamplingOptions {
+  double temperature = 0.8;  // 0 takes the most likely token
+  std::size_t top_k = 20;    // drawn from that many of the likeliest; 0: from all
+};
+
+// A token from `count` logits.
+std::int64_t sample_token(const ag::Real* logits, std::size_t count, const SamplingOptions& options,
+                          ag::Rng& rng);
+
+// Continues the prompt by `count` tokens, handing each to `take` as it comes. The model sees the
+// last `context` tokens.
+void continue_text(const ag::Transformer& model, std::vector<std::int64_t> prompt,
+                   std::size_t count, const SamplingOptions& options, ag::Rng& rng,
+                   const std::function<void(std::int64_t)>& take);
