@@ -38,14 +38,11 @@ struct FileError : std::runtime_error {
 namespace message {
 
 template <class Part>
-concept Range = requires(const Part& part) {
-  part.begin();
-  part.end();
-} && !std::is_convertible_v<Part, std::string_view>;
+concept Range = requires(const Part& part) { part.begin() != part.end(); };
 
 template <class Part>
 void write_part(std::ostream& out, const Part& part) {
-  if constexpr (Range<Part>) {
+  if constexpr (Range<Part> && !std::is_convertible_v<Part, std::string_view>) {
     out << '(';
     const char* separator = "";
     for (const auto& entry : part) {
