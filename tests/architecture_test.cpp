@@ -105,3 +105,37 @@ TEST_CASE("an expression is never kept by auto", "[architecture]") {
   // xtensor's expressions refer to their operands, which may be gone by the time they are read
   CHECK(matches("", "auto&* +\\w+ *= *-?xt::(?!eval)") == Lines());
 }
+
+TEST_CASE("every file that registers a fused op is named by a table of fused ops",
+          "[architecture]") {
+  for (const Source& source : sources()) {
+    const bool of_library =
+        source.path.starts_with("core/ops/") || source.path.starts_with("layers/");
+    if (!of_library || matches(source.path, "record_joint\\(").empty()) continue;
+    const std::string header = source.path.substr(0, source.path.size() - 4) + ".hpp";
+    INFO(source.path);
+    const std::string include = "#include \"" + header + "\"";
+    CHECK(matches("core/fused.cpp", include).size() +
+              matches("layers/fused_ops.cpp", include).size() >
+          0);
+  }
+}
+
+TEST_CASE("the README's lines of the six steps are where they are", "[architecture]") {
+  std::ifstream readme(fs::path(ATTNGRAD_SOURCES) / "README.md");
+  const std::regex row("^\\| ([1-6]) \\| .*\\((layers/[a-z_/]+\\.cpp)#L([0-9]+)\\) \\|$");
+  int steps = 0;
+  for (std::string line; std::getline(readme, line);) {
+    std::smatch match;
+    if (!std::regex_match(line, match, row)) continue;
+    ++steps;
+    CAPTURE(line);
+    const std::string path = match[2];
+    const auto found = std::find_if(sources().begin(), sources().end(),
+                                    [&](const Source& source) { return source.path == path; });
+    REQUIRE(found != sources().end());
+    REQUIRE(found->lines.at(std::stoul(match[3]) - 1).find("step " + match[1].str()) !=
+            std::string::npos);
+  }
+  REQUIRE(steps == 6);
+}
