@@ -64,8 +64,8 @@ class Optimizer {
   struct Slot {
     Variable value;
     std::vector<Variable> state;
-    Variable
-        steps;  // one number; a float counts to 2^24, and bias corrections are 1 long before that
+    // one number; a float counts to 2^24, and bias corrections are 1 long before that
+    Variable steps;
     double decay;
   };
   struct Task {

@@ -12,8 +12,8 @@ namespace {
 using kernels::task_size;
 using kernels::vector_kernels;
 
-constexpr std::size_t piece_width =
-    256;  // columns whose sums, in double, stay in the first-level cache
+// columns whose sums, in double, stay in the first-level cache
+constexpr std::size_t piece_width = 256;
 
 // An array as (outer, size, inner) about one of its axes.
 struct AxisView {

@@ -33,11 +33,15 @@ SequenceTask::SequenceTask(const std::string& name) : name_(name) {
 SequenceTask::Symbols SequenceTask::random_prompt(ag::Rng& rng) const {
   Symbols prompt(prompt_length);
   for (std::int64_t& symbol : prompt) symbol = rng.integer(0, symbol_count);
-  if (name_ == "recall") {  // keys differ
-    Symbols keys(static_cast<std::size_t>(symbol_count));
+  if (name_ ==
+      "recall") {  // different keys from the lower half of the symbols, values from the upper
+    Symbols keys(key_count);
     for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = std::int64_t(i);
     shuffle(keys, rng);
-    for (std::size_t i = 0; i < prompt_length; i += 2) prompt[i] = keys[i / 2];
+    for (std::size_t i = 0; i < prompt_length; i += 2) {
+      prompt[i] = keys[i / 2];
+      prompt[i + 1] = rng.integer(key_count, symbol_count);
+    }
   }
   return prompt;
 }
@@ -92,8 +96,9 @@ TaskBatch SequenceTask::random_batch(std::size_t count, ag::Rng& rng) const {
 }
 
 double SequenceTask::chance() const {
-  return std::pow(double(symbol_count),
-                  name_ == "recall" ? -double(prompt_length / 2) : -double(prompt_length));
+  if (name_ == "recall")
+    return std::pow(double(symbol_count - key_count), -double(prompt_length / 2));
+  return std::pow(double(symbol_count), -double(prompt_length));
 }
 
 double sequence_accuracy(const ag::Array& logits, const ag::Indices& targets) {

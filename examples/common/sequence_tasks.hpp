@@ -1,9 +1,12 @@
 // Toy tasks on sequences of symbols, for a decoder-only model: a prompt, a separator, and the
 // answer.
 //
-//   copy      s1 ... s12 | s1 ... s12        reverse   s1 ... s12 | s12 ... s1        sort   s1 ...
-//   s12 | in order recall    k1 v1 ... k6 v6 | q1 a1 ... q6 a6: the keys again, in another order,
-//   each followed by its value
+//   copy      s1 ... s12 | s1 ... s12
+//   reverse   s1 ... s12 | s12 ... s1
+//   sort      s1 ... s12 | the same in order
+//   recall    k1 v1 ... k6 v6 | q1 a1 ... q6 a6
+//
+// Recall gives the keys again, in another order, and asks for the value of each.
 #pragma once
 
 #include <set>
@@ -16,10 +19,11 @@
 namespace ag = attngrad;
 
 inline constexpr std::int64_t symbol_count = 16;
+inline constexpr std::int64_t key_count = symbol_count / 2;  // of recall; the others are values
 inline constexpr std::int64_t separator = symbol_count;  // one token more than there are symbols
 inline constexpr std::size_t prompt_length = 12;
-inline constexpr std::size_t task_length =
-    2 * prompt_length;                         // tokens the model reads: all but the last
+// the tokens the model reads: all but the last
+inline constexpr std::size_t task_length = 2 * prompt_length;
 inline constexpr std::int64_t not_asked = -1;  // the target where no answer is due
 
 struct TaskBatch {

@@ -8,12 +8,12 @@
 
 struct Problem {
   std::size_t batch = 2, heads = 2, length = 8;
-  std::size_t width =
-      6;  // D_x; D_q and D_v of a head are one less and one more, so that a mix-up shows
+  // D_x; D_q and D_v of a head are one less and one more, so that a mix-up shows
+  std::size_t width = 6;
   std::string mask = "causal";  // none, causal, random (a boolean array), both
   std::uint64_t seed = 1;
-  bool rounded_to_float =
-      false;  // inputs that are exact in float, so that both precisions solve one problem
+  // inputs that are exact in float, so that both precisions solve one problem
+  bool rounded_to_float = false;
 };
 
 struct NamedArray {

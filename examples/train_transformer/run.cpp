@@ -107,8 +107,8 @@ TrainingRun::TrainingRun(const Settings& settings, const CommonOptions& common)
   }
   split_ = split_text(alphabet_->encode(text), settings_.context);
   if (settings_.prompt.empty()) settings_.prompt = alphabet_->symbol(split_.training[0]);
-  alphabet_->encode(
-      settings_.prompt);  // a prompt that cannot be continued is better known before the training
+  // a prompt that cannot be continued is better known before the training
+  alphabet_->encode(settings_.prompt);
 
   ag::Rng weights = rng_.split();
   batches_ = rng_.split();

@@ -165,8 +165,8 @@ SelfAttentionGradients all_gradients(const SelfAttentionInputs& in, const Attent
   g.dk = zeros(heads.k.array.shape());
   g.dv = zeros(heads.v.array.shape());
   if (with_weights) g.weights = zeros(kept.weights.shape());
-  backward(heads, kept, dy, {&g.dq, &g.dk, &g.dv}, with_weights ? &g.weights : nullptr,
-           g.scores);  // steps 1 to 5
+  // steps 1 to 5
+  backward(heads, kept, dy, {&g.dq, &g.dk, &g.dv}, with_weights ? &g.weights : nullptr, g.scores);
 
   g.dwq = weight_gradient(in.x, g.dq);  // step 6: dWq = X^T dQ
   g.dwk = weight_gradient(in.x, g.dk);  //         dWk = X^T dK
@@ -174,8 +174,8 @@ SelfAttentionGradients all_gradients(const SelfAttentionInputs& in, const Attent
   const auto back = [](const Array& dz, const Variable& w) {
     return contract(Variable(dz), Transpose::no, w, Transpose::yes);
   };
-  g.dx = (back(g.dq, in.wq) + back(g.dk, in.wk) + back(g.dv, in.wv))
-             .value();  // dX = dQ Wq^T + dK Wk^T + dV Wv^T
+  //         dX = dQ Wq^T + dK Wk^T + dV Wv^T
+  g.dx = (back(g.dq, in.wq) + back(g.dk, in.wk) + back(g.dv, in.wv)).value();
   return g;
 }
 

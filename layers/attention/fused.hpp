@@ -9,11 +9,14 @@
 // in:
 //   1  dV = A^T dY
 //   2  dA = dY V^T
-//   3  dE = A * (dA - rowsum(A * dA))      a row of A sums to 1, so each entry's gradient loses the
-//   row's share 4  dQ = scale dE K 5  dK = scale dE^T Q 6  dWq = X^T dQ, dWk = X^T dK, dWv = X^T
-//   dV, dX = dQ Wq^T + dK Wk^T + dV Wv^T
-// scale is 1 / sqrt(width of a query) unless given. Source: Vaswani et al., "Attention is all you
-// need", 2017, section 3.2.
+//   3  dE = A * (dA - rowsum(A * dA))
+//   4  dQ = scale dE K
+//   5  dK = scale dE^T Q
+//   6  dWq = X^T dQ, dWk = X^T dK, dWv = X^T dV,
+//      dX = dQ Wq^T + dK Wk^T + dV Wv^T
+// In step 3, a row of A sums to 1, so each entry's gradient loses the row's share. scale is
+// 1 / sqrt(width of a query) unless given.
+// Source: Vaswani et al., "Attention is all you need", 2017, section 3.2.
 #pragma once
 
 #include "layers/attention/composed.hpp"

@@ -1,8 +1,11 @@
 // What an attention kernel is: a function from queries, keys and values to the output. Any two can
 // be compared.
 //
-//   E = scale Q K^T   A = softmax of each row of E over the visible keys   Y = A V       for each
-//   batch row and head
+//   E = scale Q K^T
+//   A = softmax of each row of E over the visible keys
+//   Y = A V
+//
+// for each batch row and head.
 //
 // `composed` is made of generic ops on the tape and is the reference; `fused` carries an analytic
 // backward.
