@@ -28,7 +28,8 @@ using Indices = ArrayOf<std::int64_t>;
 using Bools = ArrayOf<bool>;
 using Shape = Indices::shape_type;
 
-// The number of elements of an array of this shape; 1 for rank 0.
+// The number of elements of an array of this shape; 1 for rank 0. Throws ShapeError if the sizes
+// multiply to more than memory could hold.
 std::size_t element_count(const Shape& shape);
 
 // The shape that a and b broadcast to by NumPy's rule (aligned at the last axis; 1 stretches).

@@ -1,14 +1,22 @@
 // The parts of array.hpp that do not depend on the precision.
 #include <algorithm>
-#include <functional>
-#include <numeric>
+#include <limits>
 
 #include "core/array.hpp"
 
 namespace attngrad {
 
 std::size_t element_count(const Shape& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
+  std::size_t count = 1;
+  bool empty = false, too_large = false;
+  for (const std::size_t size : shape) {
+    empty = empty || size == 0;
+    too_large =
+        too_large || (size != 0 && count > std::numeric_limits<std::size_t>::max() / 8 / size);
+    count *= size == 0 ? 1 : size;
+  }
+  check_shape(!too_large, "shape: ", shape, " has more elements than memory has places");
+  return empty ? 0 : count;
 }
 
 Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {

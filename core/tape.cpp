@@ -45,9 +45,16 @@ bool Recorder::check_input(const char* op, const Variable& input) const {
   if (!state.needs_grad) return false;
   if (state.recording != 0 && state.recording != recording_)
     throw TapeError(text(op, ": an input of shape ", input.shape(),
-                         " was recorded on a tape that has ended; use its "
-                         "value (item, detach) or compute it again"));
+                         " was recorded on a tape that has ended, or of another thread; "
+                         "use its value (item, detach) or compute it again"));
   return true;
+}
+
+// Recording a value again would move it to another place in the list and lose its gradient.
+void Recorder::check_fresh(const char* op, const Variable& y) {
+  if (y.state().needs_grad || y.state().recording != 0)
+    throw TapeError(text(op, ": the result of shape ", y.shape(),
+                         " is an input or was recorded before; record() needs a value of its own"));
 }
 
 void Recorder::mark(const Variable& y, bool needs_grad) {
@@ -71,6 +78,7 @@ bool Recorder::wants(const char* op, const Variable& y,
                      std::initializer_list<const Variable*> inputs) {
   bool wanted = false;
   for (const Variable* input : inputs) wanted |= check_input(op, *input);
+  check_fresh(op, y);
   mark(y, wanted);
   return wanted;
 }
@@ -78,6 +86,7 @@ bool Recorder::wants(const char* op, const Variable& y,
 bool Recorder::wants(const char* op, const Variable& y, const std::vector<Variable>& inputs) {
   bool wanted = false;
   for (const Variable& input : inputs) wanted |= check_input(op, input);
+  check_fresh(op, y);
   mark(y, wanted);
   return wanted;
 }
@@ -124,6 +133,9 @@ class Recorder::Walk final : public GradientSink {
   }
 
   void add(const Target& input, Variable gradient) override {
+    if (!gradient.holds_value())
+      throw TapeError(text(running_backward_of ? running_backward_of : "gradients",
+                           ": a derivative returned no value"));
     check_shape(gradient.shape() == input.shape_,
                 running_backward_of ? running_backward_of : "gradients",
                 ": the derivative returned shape ", gradient.shape(), " for an input of shape ",
@@ -199,6 +211,7 @@ Gradients Recorder::differentiate(Tape& tape, const Variable& y, const Variable&
 
 Tape::Tape() : begin_(0) {
   Recorder& recorder = Recorder::current();
+  paused_outside_ = std::exchange(recorder.paused_, 0);
   if (recorder.tapes_.empty()) recorder.recording_ = next_recording();
   begin_ = recorder.nodes_.size();
   recorder.tapes_.push_back(this);
@@ -206,6 +219,7 @@ Tape::Tape() : begin_(0) {
 
 Tape::~Tape() {
   Recorder& recorder = Recorder::current();
+  recorder.paused_ = paused_outside_;
   std::erase(recorder.tapes_, this);
   if (!recorder.tapes_.empty()) return;  // an outer tape may still need what was recorded here
   while (!recorder.nodes_.empty()) recorder.nodes_.pop_back();
@@ -248,7 +262,8 @@ Variable Gradients::of(const Variable& x) const {
   if (found == entries_.end() && Recorder::is_intermediate(x, recording_, begin_))
     throw TapeError(text("of: the gradient of an intermediate value of shape ", x.shape(),
                          " was not kept; name it to Tape::watch before asking for gradients"));
-  Variable zero(zeros(x.shape()));
+  const Entry fresh{x, Variable(zeros(x.shape()))};
+  const Variable& zero = zeros_.try_emplace(x.id(), fresh).first->second.gradient;
   Recorder::current().mark_constant(zero);
   return zero;
 }

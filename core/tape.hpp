@@ -53,6 +53,8 @@ class Gradients {
     Variable input, gradient;
   };
   std::unordered_map<const void*, Entry> entries_;
+  // the zeros handed out, so that a reference to their value lives as long as that of a gradient
+  mutable std::unordered_map<const void*, Entry> zeros_;
   std::size_t recording_ = 0, begin_ = 0;  // of the tape it came from
 };
 
@@ -85,11 +87,12 @@ class Tape {
  private:
   friend class Recorder;
   std::size_t begin_;  // where in the thread's list it started
+  std::size_t paused_outside_ = 0;
   bool consumed_ = false;
   std::vector<Variable> watched_;
 };
 
-// Stops recording in this thread until its scope ends.
+// Stops recording in this thread until its scope ends, or until a tape is opened inside.
 class Pause {
  public:
   Pause();
@@ -187,6 +190,7 @@ class Recorder {
 
   std::size_t innermost_begin() const { return tapes_.back()->begin_; }
   bool check_input(const char* op, const Variable& input) const;
+  static void check_fresh(const char* op, const Variable& y);
   void mark(const Variable& y, bool needs_grad);
   void check_may_differentiate(const Tape& tape, const Variable& y, const Shape& seed) const;
   Gradients differentiate(Tape& tape, const Variable& y, const Variable& seed, After after);
@@ -232,8 +236,9 @@ class EdgesNode final : public Node {
 }  // namespace detail
 
 // Registers y as the result of `op` with one edge for each input, if a tape records and an input
-// needs a gradient. op: a string that outlives the tape. Returns y. Throws TapeError if an input
-// was recorded on a tape that has ended.
+// needs a gradient. op: a string that outlives the tape. y: a fresh value, not an input itself
+// (broadcast_to and sum_to return their argument where shapes agree). Returns y. Throws TapeError
+// if an input was recorded on a tape that has ended, or if y is not fresh.
 template <class... Derivatives>
 Variable record(const char* op, Variable y, Edge<Derivatives>... edges) {
   Recorder& recorder = Recorder::current();

@@ -33,8 +33,9 @@ class Variable {
   // Whether gradients flow to it: a parameter, or computed from one while a tape recorded.
   bool needs_grad() const { return state().needs_grad; }
 
-  // The value, for writing in place. Raises the version: a derivative that saved the old value will
-  // throw.
+  // The value, for writing in place; its shape must stay. Raises the version: a derivative that
+  // saved the old value will throw. Write at once: what is written later through a kept reference
+  // goes unnoticed.
   Array& edit();
   // Replaces the value. Throws ShapeError if the shape changes.
   void assign(Array value);

@@ -3,8 +3,10 @@
 // The op is the swish of Ramachandran, Zoph, Le, "Searching for activation functions", 2017, with a
 // learned steepness:
 //   y = x s(b x)    s(u) = 1 / (1 + exp(-u))    b: one number per channel, the last axis
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "core/core.hpp"
 #include "layers/layers.hpp"
@@ -60,25 +62,40 @@ struct Swish : ag::Layer {
   void visit(auto&& f) { f("steepness", steepness); }
 };
 
-int main() {
-  ag::Rng rng(1);
-
-  // the analytic backward against the composed form, which the engine differentiates by itself
+// Compares the analytic backward with the composed form, which the engine differentiates by itself,
+// and (in the double library) gradient and second derivative with central differences.
+bool check(ag::Rng& rng) {
   const std::vector<Array> inputs{ag::uniform(rng, {5, 3}, -2, 2), ag::uniform(rng, {3}, 0.5, 1.5)};
-  const ag::Comparison difference =
-      ag::compare_functions([](const auto& in) { return swish(in[0], in[1]); },
-                            [](const auto& in) { return composed_swish(in[0], in[1]); }, inputs);
-  std::cout << "analytic against automatic: largest relative difference " << difference.gradient
-            << "\n";
-  if (difference.gradient > 1e-5) return 1;
+  const ag::Function fused = [](const auto& in) { return swish(in[0], in[1]); };
+  const ag::Function composed = [](const auto& in) { return composed_swish(in[0], in[1]); };
+  const ag::Comparison difference = ag::compare_functions(fused, composed, inputs);
+  // differences need wide steps in float: this finds mistakes, not rounding
+  const bool wide = sizeof(Real) == 4;
+  const ag::GradcheckResult result = ag::gradcheck(
+      fused, inputs,
+      {.step = wide ? 1e-2 : 1e-5, .tolerance = wide ? 1e-2 : 1e-7, .order = wide ? 1 : 2});
+  std::cerr << "analytic against automatic: largest relative difference " << difference.gradient
+            << "; against central differences: " << result.worst << result.message << "\n";
+  return difference.gradient < 1e-5 && result;
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("A user's own op with an analytic backward: checked, put into a layer, trained.");
+  std::uint64_t seed = 1;
+  int threads = ag::threads();
+  bool json = false;
+  app.add_option("--seed", seed, "of everything random")->capture_default_str();
+  app.add_option("--threads", threads, "for the kernels")->check(CLI::Range(1, 1024));
+  app.add_flag("--json", json, "print the training as one JSON object a line");
+  CLI11_PARSE(app, argc, argv);
+  ag::set_threads(threads);
+  ag::Rng rng(seed);
+  if (!check(rng)) return 1;
 
   // y = sin(3 x) on 64 points
   ag::Sequential model(ag::Linear({.in = 1, .out = 32}, rng), Swish(32),
                        ag::Linear({.in = 32, .out = 1}, rng));
   const ag::Parameters parameters = ag::parameters(model);
-  for (const auto& [name, value] : parameters)
-    std::cout << name << " has " << value.size() << " numbers\n";
-
   const Array points = ag::uniform(rng, {64, 1}, -1, 1);
   const Variable x(points), target(ag::sin(Variable(points) * Real(3)).value());
   ag::Adam optimizer(parameters);
@@ -86,7 +103,11 @@ int main() {
     ag::Tape tape;
     const Variable loss = ag::mean_square(model(x), target);
     optimizer.step(tape.gradients(loss), 0.01);
-    if (step % 100 == 0) std::cout << "step " << step << "  loss " << loss.item() << "\n";
+    if (step % 100 != 0) continue;
+    if (json)
+      std::cout << nlohmann::json{{"step", step}, {"loss", loss.item()}} << "\n";
+    else
+      std::cout << "step " << step << "  loss " << loss.item() << "\n";
     if (step == 500 && loss.item() > 0.01) return 1;
   }
 }

@@ -146,8 +146,7 @@ int main(int argc, char** argv) {
       .add_option("--kernel", s.kernel, "how attention is computed; both runs the two and compares")
       ->check(CLI::IsMember({"composed", "fused", "both"}))
       ->capture_default_str();
-  program.app.add_option("--steps", s.steps, "optimiser steps; each task has its own default")
-      ->check(CLI::PositiveNumber);
+  program.size_option("--steps", s.steps, "optimiser steps; 0: the usual number of the task", 0);
   program.size_option("--batch", s.batch, "sequences a step");
   program.size_option("--width", s.width, "of the model");
   program.size_option("--heads", s.heads, "attention heads");

@@ -22,7 +22,7 @@ struct Dropout : Layer {
   Dropout(const DropoutOptions& options, Rng&) : Dropout(options) {}
 
   // rng: null means that nothing is dropped.
-  Variable operator()(const Variable& x, Rng* rng) const {
+  Variable operator()(const Variable& x, Rng* rng = nullptr) const {
     return rng == nullptr || options.probability == 0 ? x : dropout(x, options.probability, *rng);
   }
 

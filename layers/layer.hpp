@@ -59,7 +59,8 @@ calling::Call<Parent, Child> within(const Parent& parent, const Child& child) {
 }
 
 // A layer of its own with the same options and parameter values. For layers that keep their
-// `options` and are made from (options, rng), as all of ours are.
+// `options` and are made from (options, rng), as all of ours are except
+// Sequential.
 template <VisitableLayer L>
 L clone(const L& layer) {
   Rng replaced_below(0);

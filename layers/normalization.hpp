@@ -38,21 +38,21 @@ struct LayerNorm : Layer {
   }
 };
 
-struct RmsNormOptions {
+struct RMSNormOptions {
   std::size_t width;
   Real epsilon = Real(1e-5);  // added to the mean square; not negative
 };
 
-struct RmsNorm : Layer {
-  RmsNormOptions options;
+struct RMSNorm : Layer {
+  RMSNormOptions options;
   Variable weight;  // gain: (width)
 
-  explicit RmsNorm(const RmsNormOptions& options)
+  explicit RMSNorm(const RMSNormOptions& options)
       : options(options), weight(parameter(ones({options.width}))) {
-    check_argument(options.epsilon >= 0, "RmsNorm: epsilon must not be negative, got ",
+    check_argument(options.epsilon >= 0, "RMSNorm: epsilon must not be negative, got ",
                    options.epsilon);
   }
-  RmsNorm(const RmsNormOptions& options, Rng&) : RmsNorm(options) {}
+  RMSNorm(const RMSNormOptions& options, Rng&) : RMSNorm(options) {}
 
   Variable operator()(const Variable& x) const { return rms_norm(x, weight, options.epsilon); }
 

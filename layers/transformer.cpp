@@ -12,6 +12,8 @@ const TransformerOptions& checked(const TransformerOptions& o) {
   check_argument(o.vocabulary > 0 && o.context > 0 && o.width > 0 && o.heads > 0,
                  "Transformer: vocabulary, context, width and heads must be positive, got ",
                  o.vocabulary, ", ", o.context, ", ", o.width, " and ", o.heads);
+  check_argument(std::isfinite(o.deviation) && o.deviation >= 0,
+                 "Transformer: deviation must be finite and not negative, got ", o.deviation);
   check_argument(o.width % o.heads == 0, "Transformer: width ", o.width,
                  " is not a multiple of heads ", o.heads);
   return o;

@@ -8,13 +8,13 @@ namespace {
 
 // Element i is kept where word i % 4 of block i / 4, counted from the first, is not below the
 // threshold.
-struct Mask {
+struct DropMask {
   std::uint64_t seed, first;
   std::uint64_t threshold;  // of 2^32
   Real scale;
 };
 
-Array masked(const Array& x, const Mask& mask) {
+Array masked(const Array& x, const DropMask& mask) {
   static_assert(kernels::task_size % 4 == 0, "a block must not be cut");
   Array y = uninitialized(x.shape());
   parallel_chunks(x.size(), kernels::task_size, [&](std::size_t begin, std::size_t end) {
@@ -29,7 +29,7 @@ Array masked(const Array& x, const Mask& mask) {
 
 // What was dropped passes nothing on, and what was kept is scaled alike: the derivative is the op
 // itself.
-Variable apply_mask(const Variable& x, const Mask& mask) {
+Variable apply_mask(const Variable& x, const DropMask& mask) {
   return record("dropout", Variable(masked(x.value(), mask)),
                 edge(x, [mask](const Variable& g) { return apply_mask(g, mask); }));
 }

@@ -90,11 +90,14 @@ Variable solve(const Variable& a, const Variable& b) {
                      broadcast_to(b, with_matrix(batch, n, b.size(-1))));
 }
 
-Variable inverse(const Variable& a) {
-  check_square("inverse", a);
+namespace {
+
+// `op`: who needs it, and is named in errors
+Variable inverse_for(const char* op, const Variable& a) {
+  check_square(op, a);
   const std::size_t n = a.size(-1);
   Array value = uninitialized(a.shape());
-  for_each_matrix("inverse", value.size() == 0 ? 0 : value.size() / (n * n), [&](std::size_t i) {
+  for_each_matrix(op, value.size() == 0 ? 0 : value.size() / (n * n), [&](std::size_t i) {
     write_matrix(xt::linalg::inv(read_matrix(a.value().data() + i * n * n, n, n)),
                  value.data() + i * n * n);
   });
@@ -107,6 +110,10 @@ Variable inverse(const Variable& a) {
                 }));
 }
 
+}  // namespace
+
+Variable inverse(const Variable& a) { return inverse_for("inverse", a); }
+
 Variable log_determinant(const Variable& a) {
   const Shape batch = check_square("log_determinant", a);
   const std::size_t n = a.size(-1);
@@ -116,7 +123,8 @@ Variable log_determinant(const Variable& a) {
   });
   return record("log_determinant", Variable(std::move(y)),
                 edge(a, [a = saved(a), matrix = with_matrix(batch, 1, 1)](const Variable& g) {
-                  return multiply(reshape(g, matrix), swap_axes(inverse(a())));
+                  return multiply(reshape(g, matrix),
+                                  swap_axes(inverse_for("log_determinant", a())));
                 }));
 }
 

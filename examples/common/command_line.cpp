@@ -30,9 +30,10 @@ Program::Program(const std::string& description) : app(description) {
 }
 
 CLI::Option* Program::size_option(const std::string& flag, std::size_t& value,
-                                  const std::string& description) {
+                                  const std::string& description, std::size_t least) {
+  // the upper bound refuses what a negative number wraps to
   return app.add_option(flag, value, description)
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->check(CLI::Range(least, std::size_t{1} << 40))
       ->capture_default_str();
 }
 

@@ -18,9 +18,9 @@ class Program {
  public:
   explicit Program(const std::string& description);
 
-  // An option for a number that must be at least 1.
+  // An option for a whole number that must be at least `least`.
   CLI::Option* size_option(const std::string& flag, std::size_t& value,
-                           const std::string& description);
+                           const std::string& description, std::size_t least = 1);
 
   // Parses, sets the threads, and runs the body. An exception becomes one line on stderr and exit
   // code 1; a wrong command line is explained with exit code 2.

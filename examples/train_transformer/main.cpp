@@ -32,9 +32,8 @@ void add_training_options(Program& program, Settings& s) {
     program.app.add_option(flag, value, description)->check(range)->capture_default_str();
   };
   program.size_option("--batch", s.batch, "windows a step");
-  program.app.add_option("--steps", s.steps, "the step to train to; 0 with --load only samples")
-      ->capture_default_str();
-  program.app.add_option("--warmup", s.warmup, "steps of rising rate")->capture_default_str();
+  program.size_option("--steps", s.steps, "the step to train to; 0 with --load only samples", 0);
+  program.size_option("--warmup", s.warmup, "steps of rising rate", 0);
   number("--rate", s.rate, "the highest learning rate", CLI::PositiveNumber);
   number("--final-rate", s.final_rate, "the rate at the last step; a cosine leads there",
          CLI::NonNegativeNumber);
@@ -57,8 +56,7 @@ void add_file_options(Program& program, Settings& s, const std::vector<CLI::Opti
       program.app.add_option("--load", s.load_path, "go on from a saved file, with its model");
   for (CLI::Option* option : of_model) option->excludes(load);
   program.app.add_option("--plot", s.plot_path, "where to draw the losses (SVG)");
-  program.app.add_option("--sample", s.sample, "symbols to write at the end")
-      ->capture_default_str();
+  program.size_option("--sample", s.sample, "symbols to write at the end", 0);
   program.app.add_option("--prompt", s.prompt,
                          "what the sample continues; the text's first symbol unless given");
   program.app
@@ -66,9 +64,8 @@ void add_file_options(Program& program, Settings& s, const std::vector<CLI::Opti
                   "of the sample; 0 takes the likeliest symbol")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  program.app
-      .add_option("--top-k", s.sampling.top_k, "draw from this many of the likeliest; 0: from all")
-      ->capture_default_str();
+  program.size_option("--top-k", s.sampling.top_k,
+                      "draw from this many of the likeliest; 0: from all", 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "examples/train_transformer/run.hpp"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <filesystem>
 #include <iostream>
@@ -48,6 +50,15 @@ std::unique_ptr<ag::Optimizer> make_optimizer(const Settings& s, const ag::Param
       parameters, ag::AdamWOptions{.beta1 = s.beta1, .beta2 = s.beta2, .weight_decay = s.decay});
 }
 
+// A file that cannot be written is better known before the training than after it.
+void check_writable(const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0 ||
+      std::filesystem::is_directory(path))
+    throw ag::FileError(ag::text("cannot write ", path));
+}
+
 Unit unit_of(const std::string& name) { return name == "byte" ? Unit::byte : Unit::character; }
 
 // The parts of the settings that shape the model: they travel with a checkpoint.
@@ -90,6 +101,8 @@ std::vector<std::string> symbols_of(const nlohmann::json& bytes) {
 
 TrainingRun::TrainingRun(const Settings& settings, const CommonOptions& common)
     : settings_(settings), common_(common), rng_(common.seed), batches_(0), dropouts_(0) {
+  check_writable(settings.save_path);
+  check_writable(settings.plot_path);
   const std::string text =
       settings.text_path.empty() ? guide_text() : read_text(settings.text_path);
   nlohmann::json state;

@@ -19,7 +19,8 @@ Variable spread(const Variable& g, Heads places, const Shape& to) {
   Array y = zeros(to);
   kernels::copy(g.shape(), g.value().data(), kernels::row_major(g.shape()),
                 y.data() + places.offset, strides_of(places));
-  return record("spread", Variable(std::move(y)), edge(g, [places](const Variable& u) mutable {
+  return record("spread_heads", Variable(std::move(y)),
+                edge(g, [places](const Variable& u) mutable {
                   places.array = u;
                   return gather(places);
                 }));

@@ -32,6 +32,8 @@ AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOpt
               heads_shape(k), " and ", heads_shape(v));
   const AttentionSizes sizes{q.batch, q.heads, q.length, k.length};
   options.mask.check(sizes);
+  check_argument(std::isfinite(attention_scale(inputs, options)),
+                 "attention: scale must be finite, got ", attention_scale(inputs, options));
   return sizes;
 }
 

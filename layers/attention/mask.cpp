@@ -7,8 +7,10 @@
 namespace attngrad {
 namespace {
 
+// Kept between "hides everything" and "hides nothing", so that sums with it do not overflow.
 std::ptrdiff_t offset_of(const std::optional<std::ptrdiff_t>& offset, const AttentionSizes& sizes) {
-  return offset.value_or(std::ptrdiff_t(sizes.keys) - std::ptrdiff_t(sizes.queries));
+  const auto queries = std::ptrdiff_t(sizes.queries), keys = std::ptrdiff_t(sizes.keys);
+  return std::clamp(offset.value_or(keys - queries), -queries - 1, keys);
 }
 
 // One row of a boolean array, stretched where its sizes are 1.

@@ -37,9 +37,10 @@ TEST_CASE("a value of a tape that has ended cannot enter another", "[tape][error
   REQUIRE((old * old).item() == 16);  // outside of tapes it is a value like any other
   Tape tape;
   REQUIRE_THROWS_AS(ag::exp(old), ag::TapeError);
-  REQUIRE_THROWS_WITH(ag::exp(old),
-                      "exp: an input of shape () was recorded on a tape that has "
-                      "ended; use its value (item, detach) or compute it again");
+  REQUIRE_THROWS_WITH(
+      ag::exp(old),
+      "exp: an input of shape () was recorded on a tape that has ended, or of another "
+      "thread; use its value (item, detach) or compute it again");
   REQUIRE(double(tape.gradients(ag::detach(old) * x).of(x).item()) == 4);
 }
 
@@ -204,4 +205,45 @@ TEST_CASE("a joint op needs both of its forms", "[tape][errors]") {
   const ag::JointBackward backward = [](const Array& g) { return list(g); };
   REQUIRE_THROWS_WITH(ag::record_joint("half_an_op", x, {x}, backward, nullptr),
                       ContainsSubstring("half_an_op: record_joint needs the op's composed form"));
+}
+
+TEST_CASE("a result that is an input, or was recorded before, is refused", "[tape][errors]") {
+  const Variable w = ag::parameter(ag::ones({2}));
+  const auto through = [](const Variable& g) { return g; };
+  Tape tape;
+  const Variable h = w * w;
+  REQUIRE_THROWS_WITH(ag::record("same", w, ag::edge(w, through)),
+                      ContainsSubstring("same: the result"));
+  REQUIRE_THROWS_WITH(ag::record("again", h, ag::edge(w, through)),
+                      ContainsSubstring("again: the result"));
+  require_close(tape.gradients(ag::sum(h)).of(w).value(), {2, 2});
+}
+
+TEST_CASE("a derivative that returns nothing is an error that names the op", "[tape][errors]") {
+  const Variable w = ag::parameter(ag::ones({2}));
+  Tape tape;
+  const Variable y = ag::record("hollow", Variable(ag::ones({2})),
+                                ag::edge(w, [](const Variable&) { return Variable(); }));
+  REQUIRE_THROWS_WITH(tape.gradients(y, ag::constant(ag::ones({2}))),
+                      "hollow: a derivative returned no value");
+}
+
+TEST_CASE("a tape opened while recording is paused records", "[tape]") {
+  const Variable w = ag::parameter(ag::filled({2}, 3));
+  const ag::Pause outside;
+  {
+    Tape tape;
+    require_close(tape.gradients(ag::sum(w * w)).of(w).value(), {6, 6});
+  }
+  REQUIRE_FALSE(ag::recording());
+}
+
+TEST_CASE("zeros of a parameter that is not reached live as long as the gradients", "[tape]") {
+  const Variable w = ag::parameter(ag::ones({4})), unused = ag::parameter(ag::ones({4}));
+  Tape tape;
+  const ag::Gradients gradients = tape.gradients(ag::sum(w * w));
+  const Array& zero = gradients.of(unused).value();
+  const Array other = ag::filled({4}, 8), another = ag::filled({4}, 8);
+  require_close(zero, {0, 0, 0, 0});
+  REQUIRE_FALSE(gradients.reached(unused));
 }

@@ -64,7 +64,7 @@ TEST_CASE("wrong sizes are refused at construction", "[layers][C69]") {
   REQUIRE_THROWS_WITH(ag::MultiHeadAttention({.width = 10, .heads = 4}, rng),
                       "MultiHeadAttention: width 10 is not a multiple of heads 4");
   REQUIRE_THROWS_WITH(ag::LayerNorm({.width = 4, .epsilon = -1}), ContainsSubstring("epsilon"));
-  REQUIRE_THROWS_WITH(ag::RmsNorm({.width = 4, .epsilon = -1}), ContainsSubstring("epsilon"));
+  REQUIRE_THROWS_WITH(ag::RMSNorm({.width = 4, .epsilon = -1}), ContainsSubstring("epsilon"));
   REQUIRE_THROWS_WITH(ag::Dropout({.probability = 1.5}), ContainsSubstring("1.5"));
 }
 

@@ -213,3 +213,12 @@ TEST_CASE("options and rates outside their range are refused by name", "[optim]"
   REQUIRE_THROWS_AS(sgd.step(gradients, 0.1, std::nan("")), ag::ArgumentError);
   REQUIRE(p.item() == 1);
 }
+
+TEST_CASE("a parameter whose shape was changed behind the gradient's back is refused", "[optim]") {
+  Variable p = ag::parameter(ag::ones({4}));
+  ag::Sgd sgd(ag::Parameters{{"p", p}});
+  const ag::Gradients gradients = given_gradients({p}, {ag::ones({4})});
+  p.edit() = ag::ones({1});
+  REQUIRE_THROWS_WITH(sgd.step(gradients, 0.1),
+                      ContainsSubstring("(1)") && ContainsSubstring("(4)"));
+}

@@ -83,7 +83,7 @@ TEST_CASE("a singular matrix is named", "[linalg]") {
   Tape tape;
   const Variable y = ag::log_determinant(p);
   REQUIRE_THROWS_WITH(tape.gradients(y, ag::constant(ag::ones({2}))),
-                      "inverse: matrix 1 of a is singular");
+                      "log_determinant: matrix 1 of a is singular");
 }
 
 TEST_CASE("shapes that do not fit are named", "[linalg]") {

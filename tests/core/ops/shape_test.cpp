@@ -30,6 +30,15 @@ using Inputs = std::vector<Variable>;
 
 }  // namespace
 
+TEST_CASE("sizes whose product wraps are refused", "[shape]") {
+  const std::ptrdiff_t large = std::ptrdiff_t{1} << 32;
+  REQUIRE_THROWS_WITH(ag::reshape(Variable(ag::ones({3})), {large, large}),
+                      ContainsSubstring("elements"));
+  REQUIRE_THROWS_AS(ag::element_count({std::size_t{1} << 33, std::size_t{1} << 33}),
+                    ag::ShapeError);
+  REQUIRE(ag::element_count({std::size_t{1} << 33, 0}) == 0);
+}
+
 TEST_CASE("reshape keeps the order and works out one open size", "[shape]") {
   const Variable x = counting({2, 6});
   require_array(ag::reshape(x, {3, 4}), {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});

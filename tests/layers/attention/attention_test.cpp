@@ -135,6 +135,22 @@ TEST_CASE("a causal mask is aligned at the last key unless an offset is given",
                 {1, 1.5, 1.5, 1.5, 1.5});
 }
 
+TEST_CASE("a causal offset of any size hides or shows, and never overflows", "[attention]") {
+  const std::string kernel = GENERATE(from_range(ag::attention_kernel_names()));
+  constexpr std::ptrdiff_t most = std::numeric_limits<std::ptrdiff_t>::max();
+  const auto with = [&](std::ptrdiff_t offset) {
+    return attend(kernel, zero_rows(2), zero_rows(2), row({1, 3}), ag::causal(offset)).output;
+  };
+  require_close(with(most), {2, 2});
+  require_close(with(-most), {0, 0});
+}
+
+TEST_CASE("a scale that is not a number is refused", "[attention]") {
+  const std::string kernel = GENERATE(from_range(ag::attention_kernel_names()));
+  REQUIRE_THROWS_WITH(attend(kernel, row({1}), row({1}), row({1}), {}, nan_),
+                      ContainsSubstring("scale"));
+}
+
 TEST_CASE("a change of a future key or value leaves earlier rows as they were, to the bit",
           "[attention][C07]") {
   const std::string kernel = GENERATE(from_range(ag::attention_kernel_names()));

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Runs the example programs as a user would, on good and on bad input: programs.sh BUILD/examples
+set -euo pipefail
+programs=$1
+there=$(mktemp -d)
+trap 'rm -rf "$there"' EXIT
+cd "$there"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+# refuses CODE WORDS COMMAND...: the command must exit with CODE (or, for "any", not 0) and say WORDS
+refuses() {
+  local code=$1 words=$2 status=0
+  shift 2
+  "$@" >out 2>&1 || status=$?
+  if [ "$code" = any ]; then [ "$status" != 0 ]; else [ "$status" = "$code" ]; fi ||
+    fail "$* exited with $status: $(cat out)"
+  grep -q -- "$words" out || fail "$* does not say '$words': $(cat out)"
+}
+
+for name in first_gradient new_layer compare_gradients toy_sequence train_transformer; do
+  "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
+  refuses any nonsense "$programs/$name" --nonsense
+done
+
+for precision in f64 f32; do
+  for mask in none causal random both; do
+    "$programs/compare_gradients" --precision $precision --mask $mask >out || fail "$(cat out)"
+  done
+done
+"$programs/compare_gradients" --json | grep -q '"passed":true' || fail "compare_gradients --json"
+
+"$programs/toy_sequence" --kernel both --steps 3 --batch 4 --held-out 5 --report-every 3 >out
+grep -q "largest difference" out || fail "toy_sequence with both kernels: $(cat out)"
+
+steady=(--batch 2 --sample 20 --rate 0.001 --final-rate 0.001 --warmup 0)
+small=("${steady[@]}" --layers 1 --heads 2 --width 16 --context 8)
+train() { "$programs/train_transformer" "${small[@]}" "$@"; }
+resume() { "$programs/train_transformer" "${steady[@]}" "$@"; }
+
+train --steps 4 --dropout 0.1 --save whole.safetensors --plot losses.svg >out
+grep -q '</svg>' losses.svg || fail "the plot is not an SVG"
+train --steps 2 --dropout 0.1 --save half.safetensors >out
+resume --load half.safetensors --steps 4 --dropout 0.1 --save both.safetensors >out
+cmp whole.safetensors both.safetensors || fail "training that was resumed ends elsewhere"
+
+"$programs/train_transformer" "${small[@]}" --steps 100000000 --save stopped.safetensors >out 2>&1 &
+sleep 2
+kill -INT $!
+wait $! || fail "Ctrl-C is not a clean stop: $(cat out)"
+[ -s stopped.safetensors ] || fail "Ctrl-C did not save"
+
+printf 'abcabc' >short
+: >empty
+refuses 1 "missing, unreadable or empty" train --text no_such_file
+refuses 1 "missing, unreadable or empty" train --text empty
+refuses 1 "needs more than 90 symbols" train --text short
+refuses 1 "does not occur" train --prompt "$(printf '\001')"
+refuses 1 "cannot write" train --save no_such_folder/x.safetensors
+refuses 1 "cannot write" train --plot no_such_folder/x.svg
+refuses 1 "short" resume --load short
+refuses any "--load" train --load half.safetensors
+refuses any "--steps" train --steps -3
+echo "all programs behave"
