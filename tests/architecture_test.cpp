@@ -94,6 +94,16 @@ TEST_CASE("headers name xtensor, xsimd and BLAS in one place each", "[architectu
         Lines());
 }
 
+TEST_CASE("xtensor-blas is configured before it is included, or it never calls BLAS",
+          "[architecture]") {
+  for (const char* file : {"core/kernels/gemm.cpp", "core/ops/linalg.cpp"}) {
+    const Lines includes = matches(file, "#include <xtensor-blas/");
+    CAPTURE(file);
+    REQUIRE(includes.size() == 2);
+    CHECK(includes[0].ends_with("<xtensor-blas/xblas_config.hpp>"));
+  }
+}
+
 TEST_CASE("a file has at most 400 lines", "[architecture]") {
   for (const Source& source : sources()) {
     INFO(source.path << " has " << source.lines.size());

@@ -5,10 +5,12 @@
 #include <mutex>
 #include <stdexcept>
 
-// xblas_config must come first: it defines HAVE_CBLAS, without which xtensor-blas 0.21 to 0.23
-// multiply with generic loops of their own (38 times slower) and never call BLAS.
-#include <xtensor-blas/xblas.hpp>
+// xblas_config must come first, in a group of its own that no formatter sorts: it defines
+// HAVE_CBLAS, without which xtensor-blas 0.21 to 0.23 multiply with generic loops of their own (38
+// times slower) and never call BLAS.
 #include <xtensor-blas/xblas_config.hpp>
+
+#include <xtensor-blas/xblas.hpp>
 
 #include "core/parallel.hpp"
 
