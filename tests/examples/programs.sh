@@ -45,7 +45,10 @@ resume --load half.safetensors --steps 4 --dropout 0.1 --save both.safetensors >
 cmp whole.safetensors both.safetensors || fail "training that was resumed ends elsewhere"
 
 "$programs/train_transformer" "${small[@]}" --steps 100000000 --save stopped.safetensors >out 2>&1 &
-sleep 2
+for _ in $(seq 600); do
+  if grep -q '^step 1/' out; then break; fi
+  sleep 0.1
+done
 kill -INT $!
 wait $! || fail "Ctrl-C is not a clean stop: $(cat out)"
 [ -s stopped.safetensors ] || fail "Ctrl-C did not save"
