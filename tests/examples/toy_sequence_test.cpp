@@ -22,7 +22,7 @@ TEST_CASE("fused and automatic gradients agree at every step of a toy task train
   const ag::Parameters parameters = ag::parameters(fused), mirror = ag::parameters(composed);
   ag::Sgd optimizer(parameters);
 
-  double worst = 0;
+  double worst = 0, worst_of_largest = 0;
   Real first_loss = 0, last_loss = 0;
   for (int step = 0; step < 60; ++step) {
     const TaskBatch batch = task.random_batch(8, batches);
@@ -39,15 +39,25 @@ TEST_CASE("fused and automatic gradients agree at every step of a toy task train
     const ag::Gradients analytic = gradients_of(fused, last_loss),
                         automatic = gradients_of(composed, other_loss);
     if (step == 0) first_loss = last_loss;
-    for (std::size_t i = 0; i < mirror.size(); ++i)
-      worst = std::max(worst, ag::relative_difference(analytic.of(parameters[i].value).value(),
-                                                      automatic.of(mirror[i].value).value()));
+    double largest = 0, difference = 0;
+    for (std::size_t i = 0; i < mirror.size(); ++i) {
+      const Array a = analytic.of(parameters[i].value).value();
+      const Array b = automatic.of(mirror[i].value).value();
+      worst = std::max(worst, ag::relative_difference(a, b));
+      for (std::size_t e = 0; e < b.size(); ++e) {
+        largest = std::max(largest, std::abs(double(b.data()[e])));
+        difference = std::max(difference, std::abs(double(a.data()[e]) - double(b.data()[e])));
+      }
+    }
+    worst_of_largest = std::max(worst_of_largest, difference / largest);
     optimizer.step(analytic, 0.5);
   }
-  CAPTURE(worst, first_loss, last_loss);
-  // rounding of two orders of summation, through two layers; some gradients (of the key's bias)
-  // vanish but for rounding
-  REQUIRE(worst <= tolerance(1e-8, 1.0));
+  CAPTURE(worst, worst_of_largest, first_loss, last_loss);
+  // rounding of two orders of summation, through two layers
+  REQUIRE(worst_of_largest <= tolerance(1e-13, 1e-5));
+  // against each tensor's own scale only in double: some gradients (of the key's bias) vanish but
+  // for rounding
+  if (in_double) REQUIRE(worst <= 1e-8);
   REQUIRE(last_loss < first_loss);
 }
 
