@@ -36,9 +36,5 @@ Initialization truncated_normal_fan_in() {
   };
 }
 
-Initialization constant_weights(double value) {
-  return [value](Rng&, const Shape& shape) { return filled(shape, Real(value)); };
-}
-
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -18,7 +18,6 @@ Initialization normal_weights(double deviation);
 Initialization uniform_fan_in();
 // Normal with standard deviation 1 / sqrt(in), drawn again beyond three of them.
 Initialization truncated_normal_fan_in();
-Initialization constant_weights(double value);
 
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -65,8 +65,7 @@ void reduce_rows(Reduction how, const T* x, std::size_t rows, std::size_t n, T* 
     for (std::size_t r = 0; r < rows; ++r) y[r] = reduce_long_row(how, x + r * n, n);
     return;
   }
-  const std::size_t grain = std::max<std::size_t>(1, task_size / std::max<std::size_t>(1, n));
-  parallel_chunks(rows, grain, [&](std::size_t begin, std::size_t end) {
+  parallel_chunks(rows, rows_per_task(n), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) y[r] = reduce_row(how, x + r * n, n);
   });
 }

@@ -20,6 +20,11 @@ using Strides = ArrayOf<double>::strides_type;
 // Elements that are worth a task of their own.
 inline constexpr std::size_t task_size = 16384;
 
+// Rows of n elements that are worth a task of their own.
+inline std::size_t rows_per_task(std::size_t n) {
+  return std::max<std::size_t>(1, task_size / std::max<std::size_t>(1, n));
+}
+
 // Strides, in elements, of a row-major array of this shape.
 Strides row_major(const Shape& shape);
 // The same for an array that is broadcast to `to`: 0 along every stretched axis.
@@ -56,7 +61,7 @@ class StridedLoop {
   void run(Row&& row) const {
     if (rows_ == 0 || inner_ == 0) return;
     const std::size_t pieces = (inner_ + task_size - 1) / task_size;
-    const std::size_t grain = std::max<std::size_t>(1, task_size / inner_);
+    const std::size_t grain = rows_per_task(inner_);
     parallel_chunks(rows_ * pieces, grain, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
         std::array<std::ptrdiff_t, N> offsets = row_offsets(i / pieces);

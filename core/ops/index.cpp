@@ -9,7 +9,6 @@ namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
 
-using kernels::task_size;
 using kernels::vector_kernels;
 
 // columns whose sums, in double, stay in the first-level cache
@@ -24,11 +23,6 @@ struct AxisView {
     for (std::size_t i = axis + 1; i < shape.size(); ++i) inner *= shape[i];
   }
 };
-
-// Rows of n elements that are worth a task of their own.
-std::size_t row_grain(std::size_t n) {
-  return std::max<std::size_t>(1, task_size / std::max<std::size_t>(1, n));
-}
 
 void check_indices(const char* op, const Indices& indices, std::size_t size) {
   for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -74,7 +68,7 @@ void add_rows(Array& y, const AxisView& view, const Indices& indices, const Real
   const Groups sorted(indices, view.size);
   const std::size_t count = indices.size(), groups = sorted.groups.size(), inner = view.inner;
   if (groups == 0) return;
-  parallel_chunks(view.outer * groups, row_grain(inner * count / groups),
+  parallel_chunks(view.outer * groups, kernels::rows_per_task(inner * count / groups),
                   [&](std::size_t begin, std::size_t end) {
                     double sums[piece_width];
                     for (std::size_t task = begin; task < end; ++task) {
@@ -102,13 +96,14 @@ Variable take_rows(const char* op, const Variable& x, const Indices& indices, st
   check_indices(op, indices, view.size);
   Array y = uninitialized(taken_shape(x.shape(), axis, indices.shape()));
   const std::size_t count = indices.size(), inner = view.inner;
-  parallel_chunks(view.outer * count, row_grain(inner), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      const auto index = static_cast<std::size_t>(indices.data()[row % count]);
-      std::copy_n(x.value().data() + (row / count * view.size + index) * inner, inner,
-                  y.data() + row * inner);
-    }
-  });
+  parallel_chunks(view.outer * count, kernels::rows_per_task(inner),
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t row = begin; row < end; ++row) {
+                      const auto index = static_cast<std::size_t>(indices.data()[row % count]);
+                      std::copy_n(x.value().data() + (row / count * view.size + index) * inner,
+                                  inner, y.data() + row * inner);
+                    }
+                  });
   return record(op, Variable(std::move(y)),
                 edge(x, [op, indices, axis, to = x.shape()](const Variable& g) {
                   return scatter_rows(op, to, indices, g, axis);
@@ -203,13 +198,14 @@ Variable take_along(const Variable& x, const Indices& indices, std::ptrdiff_t ax
   const AxisView view(x.shape(), at);
   Array y = uninitialized(indices.shape());
   const std::size_t inner = view.inner, count = indices.shape()[at];
-  parallel_chunks(view.outer * count, row_grain(inner), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      const Real* from = x.value().data() + row / count * view.size * inner;
-      for (std::size_t i = row * inner, lane = 0; lane < inner; ++i, ++lane)
-        y.data()[i] = from[std::size_t(indices.data()[i]) * inner + lane];
-    }
-  });
+  parallel_chunks(view.outer * count, kernels::rows_per_task(inner),
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t row = begin; row < end; ++row) {
+                      const Real* from = x.value().data() + row / count * view.size * inner;
+                      for (std::size_t i = row * inner, lane = 0; lane < inner; ++i, ++lane)
+                        y.data()[i] = from[std::size_t(indices.data()[i]) * inner + lane];
+                    }
+                  });
   return record("take_along", Variable(std::move(y)),
                 edge(x, [indices, at, to = x.shape()](const Variable& g) {
                   return scatter_elements(to, indices, g, at);

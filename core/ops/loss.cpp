@@ -55,11 +55,10 @@ class Targets {
 // Calls body(row) for all rows that count, in parallel.
 template <class Body>
 void for_each_row(const Targets& t, Body body) {
-  const std::size_t grain =
-      std::max<std::size_t>(1, kernels::task_size / std::max<std::size_t>(1, t.classes()));
-  parallel_chunks(t.rows(), grain, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) body(row);
-  });
+  parallel_chunks(t.rows(), kernels::rows_per_task(t.classes()),
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t row = begin; row < end; ++row) body(row);
+                  });
 }
 
 // -sum of the target distribution times x - log_sum_exp x. Differences from the largest x come

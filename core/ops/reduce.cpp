@@ -11,7 +11,6 @@ inline namespace ATTNGRAD_PRECISION {
 namespace {
 
 using kernels::Strides;
-using kernels::task_size;
 using kernels::vector_kernels;
 
 // Which axes of what go, and what is left.
@@ -114,8 +113,7 @@ Array log_sum_exp_value(const Array& x, const Reduced& r) {
   const Array rows = gone_axes_last(x, r);
   Array y = uninitialized(r.to);
   const std::size_t n = r.count();
-  const std::size_t grain = std::max<std::size_t>(1, task_size / std::max<std::size_t>(1, n));
-  parallel_chunks(y.size(), grain, [&](std::size_t begin, std::size_t end) {
+  parallel_chunks(y.size(), kernels::rows_per_task(n), [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
       y.data()[i] = Real(vector_kernels<Real>().log_sum_exp(rows.data() + i * n, n).sum());
   });
@@ -134,7 +132,7 @@ Array running_sums(const Array& x, std::size_t axis, Direction direction) {
   std::size_t inner = 1;
   for (std::size_t a = axis + 1; a < x.dimension(); ++a) inner *= x.shape()[a];
   if (y.size() == 0) return y;
-  const std::size_t grain = std::max<std::size_t>(1, task_size / (n * inner));
+  const std::size_t grain = kernels::rows_per_task(n * inner);
   parallel_chunks(y.size() / (n * inner), grain, [&](std::size_t begin, std::size_t end) {
     std::vector<double> totals(inner);
     for (std::size_t outer = begin; outer < end; ++outer) {

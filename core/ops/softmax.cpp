@@ -39,7 +39,7 @@ Array map_rows(std::size_t axis, Row row, const Array& x, const Arrays&... more)
   Array y = uninitialized(x.shape());
   if (y.size() == 0) return y;
   const std::size_t n = x.shape()[axis];
-  const std::size_t grain = std::max<std::size_t>(1, kernels::task_size / n);
+  const std::size_t grain = kernels::rows_per_task(n);
   parallel_chunks(y.size() / n, grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin * n; i < end * n; i += n)
       row(x.data() + i, (more.data() + i)..., y.data() + i, n);
