@@ -143,8 +143,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"sgd", "momentum", "adam", "adamw"}))
       ->capture_default_str();
   program.app
-      .add_option("--kernel", s.kernel, "how attention is computed; both runs the two and compares")
-      ->check(CLI::IsMember({"composed", "fused", "both"}))
+      .add_option("--kernel", s.kernel,
+                  "how attention is computed; both runs composed and fused and compares")
+      ->check(CLI::IsMember({"composed", "fused", "flash", "both"}))
       ->capture_default_str();
   program.size_option("--steps", s.steps, "optimiser steps; 0: the usual number of the task", 0);
   program.size_option("--batch", s.batch, "sequences a step");
@@ -171,8 +172,9 @@ int main(int argc, char** argv) {
       std::printf("%s: a whole sequence right by chance %.1e; %zu held-out sequences\n",
                   s.task.c_str(), task.chance(), s.held_out);
     std::vector<Run> runs;
-    for (const std::string& kernel : {std::string("composed"), std::string("fused")})
-      if (s.kernel == kernel || s.kernel == "both") runs.push_back(train(s, kernel, common));
+    for (const std::string& kernel : ag::attention_kernel_names())
+      if (s.kernel == kernel || (s.kernel == "both" && kernel != "flash"))
+        runs.push_back(train(s, kernel, common));
     print_runs(runs, s, common.json);
     return 0;
   });

@@ -1,7 +1,9 @@
 #include "layers/fused_ops.hpp"
 
 #include <algorithm>
+#include <array>
 
+#include "layers/attention/flash.hpp"
 #include "layers/attention/fused.hpp"
 
 namespace attngrad {
@@ -54,29 +56,82 @@ AttentionOptions random_options(Rng& rng, const AttentionSizes& s) {
   return options;
 }
 
+// A case of one kernel against `composed`; k may be changed once it is drawn.
+struct AttentionCase {
+  AttentionSizes sizes;
+  std::size_t width, value_width;
+  AttentionOptions options;
+  AttentionOutput (*kernel)(const AttentionInputs&, const AttentionOptions&);
+  std::string about;
+};
+
+FusedCase against_composed(const AttentionCase& c, Array q, Array k, Array v) {
+  const AttentionSizes s = c.sizes;
+  const auto with = [s, options = c.options](auto* kernel) {
+    return [=](const Inputs& in) {
+      return kernel({split_heads(in[0], s.heads), split_heads(in[1], s.heads),
+                     split_heads(in[2], s.heads)},
+                    options)
+          .output;
+    };
+  };
+  return {text("batch ", s.batch, ", heads ", s.heads, ", queries ", s.queries, ", keys ", s.keys,
+               ", widths ", c.width, " and ", c.value_width,
+               c.options.mask.hides_nothing() ? ", no mask" : ", masked", c.about),
+          {std::move(q), std::move(k), std::move(v)},
+          with(c.kernel),
+          with(composed_attention)};
+}
+
 FusedCase sample_attention(Rng& rng) {
   const AttentionSizes s{draw(rng, 1, 4), draw(rng, 1, 4), draw(rng, 1, 12), draw(rng, 1, 12)};
-  const std::size_t width = draw(rng, 1, 10), value_width = draw(rng, 1, 10);
-  const AttentionOptions options = random_options(rng, s);
-  Array q = uniform(rng, {s.batch, s.queries, s.heads * width}, -2, 2);
-  Array k = uniform(rng, {s.batch, s.keys, s.heads * width}, -2, 2);
-  Array v = uniform(rng, {s.batch, s.keys, s.heads * value_width}, -2, 2);
-  spoil_hidden(rng, options.mask, s, k, v);
-  const auto with =
-      [=](AttentionOutput (*kernel)(const AttentionInputs&, const AttentionOptions&)) {
-        return [=](const Inputs& in) {
-          return kernel({split_heads(in[0], s.heads), split_heads(in[1], s.heads),
-                         split_heads(in[2], s.heads)},
-                        options)
-              .output;
-        };
-      };
-  return {text("batch ", s.batch, ", heads ", s.heads, ", queries ", s.queries, ", keys ", s.keys,
-               ", widths ", width, " and ", value_width,
-               options.mask.hides_nothing() ? ", no mask" : ", masked"),
-          {std::move(q), std::move(k), std::move(v)},
-          with(fused_attention),
-          with(composed_attention)};
+  const AttentionCase c{
+      s, draw(rng, 1, 10), draw(rng, 1, 10), random_options(rng, s), fused_attention, ""};
+  Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, -2, 2);
+  Array k = uniform(rng, {s.batch, s.keys, s.heads * c.width}, -2, 2);
+  Array v = uniform(rng, {s.batch, s.keys, s.heads * c.value_width}, -2, 2);
+  spoil_hidden(rng, c.options.mask, s, k, v);
+  return against_composed(c, std::move(q), std::move(k), std::move(v));
+}
+
+// Hides whole rectangles, so that some tiles are empty and some queries see nothing.
+Mask rectangles_hidden(Rng& rng, const AttentionSizes& s) {
+  Bools visible = Bools::from_shape({s.queries, s.keys});
+  std::fill_n(visible.data(), visible.size(), true);
+  for (int count = 0; count < 3; ++count) {
+    const std::size_t first_query = draw(rng, 0, std::int64_t(s.queries)),
+                      first_key = draw(rng, 0, std::int64_t(s.keys));
+    const std::size_t query_end = std::min(s.queries, first_query + draw(rng, 1, 150)),
+                      key_end = std::min(s.keys, first_key + draw(rng, 1, 250));
+    for (std::size_t i = first_query; i < query_end; ++i)
+      std::fill_n(visible.data() + i * s.keys + first_key, key_end - first_key, false);
+  }
+  return visible_where(std::move(visible));
+}
+
+// Lengths of up to three tiles with every remainder, the head widths of practice and any other,
+// empty tiles, and keys whose scores grow, so that each tile raises the running maximum.
+FusedCase sample_flash_attention(Rng& rng) {
+  constexpr std::array widths{16, 32, 64, 80, 128};
+  const auto width = [&] {
+    return rng.uniform() < 0.3 ? std::size_t(widths[draw(rng, 0, widths.size())])
+                               : draw(rng, 1, 24);
+  };
+  const auto length = [&](std::int64_t tile) {
+    return rng.uniform() < 0.5 ? draw(rng, 1, 20) : draw(rng, 1, 3 * tile + 1);
+  };
+  const AttentionSizes s{draw(rng, 1, 3), draw(rng, 1, 3), length(64), length(96)};
+  AttentionCase c{s, width(), width(), random_options(rng, s), flash_attention, ""};
+  if (rng.uniform() < 0.3) c.options.mask = c.options.mask & rectangles_hidden(rng, s);
+  const bool grows = rng.uniform() < 0.2;
+  c.about = grows ? ", keys that grow" : "";
+  Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, grows ? 0 : -2, 2);
+  Array k = uniform(rng, {s.batch, s.keys, s.heads * c.width}, -2, 2);
+  Array v = uniform(rng, {s.batch, s.keys, s.heads * c.value_width}, -2, 2);
+  for (std::size_t i = 0; grows && i < k.size(); ++i)
+    k.data()[i] += Real(i / (s.heads * c.width) % s.keys) / 20;
+  spoil_hidden(rng, c.options.mask, s, k, v);
+  return against_composed(c, std::move(q), std::move(k), std::move(v));
 }
 
 FusedCase sample_self_attention(Rng& rng) {
@@ -100,6 +155,7 @@ FusedCase sample_self_attention(Rng& rng) {
 const std::vector<FusedOp>& attention_fused_ops() {
   static const std::vector<FusedOp> table{
       {"attention", sample_attention},
+      {"flash_attention", sample_flash_attention},
       {"self_attention", sample_self_attention},
   };
   return table;

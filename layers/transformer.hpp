@@ -50,7 +50,7 @@ struct TransformerOptions {
   double dropout = 0;       // of embeddings and of what each half of a block adds
   double deviation = 0.02;  // of the initial weights
   Activation activation = gelu;
-  AttentionKernel kernel = fused_attention;
+  AttentionKernel kernel = flash_attention;
 };
 
 // Tokens to logits of the next token, each position seeing itself and those before it.

@@ -8,6 +8,42 @@
 
 namespace attngrad::kernels::vector_functions {
 
+// a b + c, rounded once where the instruction set can. xsimd 8 has no such instruction for AVX-512
+// and takes two.
+template <class T, class A>
+xsimd::batch<T, A> multiply_add(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b,
+                                const xsimd::batch<T, A>& c) {
+#ifdef __AVX512F__
+  if constexpr (sizeof(xsimd::batch<T, A>) == 64) {
+    if constexpr (std::is_same_v<T, float>) return _mm512_fmadd_ps(a, b, c);
+    if constexpr (std::is_same_v<T, double>) return _mm512_fmadd_pd(a, b, c);
+  }
+#endif
+  return xsimd::fma(a, b, c);
+}
+
+// exp(x) for x <= 0, to 1 unit in the last place; NaN stays. What would be smaller than the smallest
+// normal number is 0. x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the polynomial of
+// Cephes' expf.
+template <class A>
+xsimd::batch<float, A> exp_nonpositive(const xsimd::batch<float, A>& x) {
+  using V = xsimd::batch<float, A>;
+  const V rounding(12582912.0f);  // 1.5 * 2^23: adding it leaves no fraction
+  const V n = multiply_add(x, V(1.44269504f), rounding) - rounding;
+  // log 2 in two parts, of which the first has few bits, so that n times it is exact
+  const V r = multiply_add(n, V(2.12194440e-4f), multiply_add(n, V(-0.693359375f), x));
+  V p(1.9875691500e-4f);
+  for (const float coefficient : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                                  1.6666665459e-1f, 5.0000001201e-1f, 1.0f, 1.0f})
+    p = multiply_add(p, r, V(coefficient));
+  const V y = xsimd::ldexp(p, xsimd::to_int(n));
+  return xsimd::select(x < V(-87.3365448f), V(0.0f), y);
+}
+template <class A>
+xsimd::batch<double, A> exp_nonpositive(const xsimd::batch<double, A>& x) {
+  return xsimd::exp(x);
+}
+
 // 1 where x > 0, else 0; NaN gives 0.
 template <class T, class A>
 xsimd::batch<T, A> step(const xsimd::batch<T, A>& x) {

@@ -311,13 +311,12 @@ VectorKernels<T> make_kernels() {
 
 }  // namespace
 
-const VectorKernels<float>& float_kernels() {
-  static const VectorKernels<float> kernels = make_kernels<float>();
+template <class T>
+const VectorKernels<T>& vectors() {
+  static const VectorKernels<T> kernels = make_kernels<T>();
   return kernels;
 }
-const VectorKernels<double>& double_kernels() {
-  static const VectorKernels<double> kernels = make_kernels<double>();
-  return kernels;
-}
+template const VectorKernels<float>& vectors();
+template const VectorKernels<double>& vectors();
 
 }  // namespace attngrad::kernels::ATTNGRAD_ARCH

@@ -96,9 +96,9 @@ struct VectorKernels {
               std::size_t n);  // velocity: null without momentum
 };
 
-// The best kernels this machine can run. The environment variable ATTNGRAD_ARCH=baseline forces
-// those that every machine of the family runs; any other value than "baseline" or "best" throws
-// ArgumentError.
+// The best kernels this machine can run, or those that the environment variable ATTNGRAD_ARCH asks
+// for: baseline (what every machine of the family runs), avx2, avx512, or best. Throws
+// ArgumentError for a name that is unknown or does not run here.
 template <class T>
 const VectorKernels<T>& vector_kernels();
 

@@ -14,7 +14,7 @@
 
 struct Settings {
   std::string text_path;  // empty: the built-in text
-  std::string unit = "character", activation = "gelu", optimizer = "adamw", kernel = "fused";
+  std::string unit = "character", activation = "gelu", optimizer = "adamw", kernel = "flash";
   std::size_t layers = 4, heads = 4, width = 128, context = 64, batch = 12;
   std::size_t steps = 1500, warmup = 100, eval_every = 250, sample = 400;
   double rate = 1e-3, final_rate = 1e-4, decay = 0.1, beta1 = 0.9, beta2 = 0.99, clip = 1,

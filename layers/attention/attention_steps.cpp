@@ -52,7 +52,7 @@ void inner_products(T factor, HeadView<const T> a, HeadView<const T> b, T* out) 
 
 template <class T>
 ScoreBlock<T> whole_block(const HeadMask& m, T* scores) {
-  return {scores, m.sizes.keys, m.batch, m.head, 0, m.sizes.queries, 0, m.sizes.keys};
+  return {{m.batch, m.head, 0, m.sizes.queries, 0, m.sizes.keys}, scores, m.sizes.keys, 1};
 }
 
 }  // namespace

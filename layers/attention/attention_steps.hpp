@@ -3,23 +3,9 @@
 #pragma once
 
 #include "core/kernels/gemm.hpp"
-#include "layers/attention/mask.hpp"
+#include "layers/attention/head_view.hpp"
 
 namespace attngrad::kernels {
-
-// The vectors of one head: `length` of them, `width` long, `stride` elements apart.
-template <class T>
-struct HeadView {
-  T* data;
-  std::size_t length, width, stride;
-};
-
-// Which head, and what it may see.
-struct HeadMask {
-  const Mask& mask;
-  const AttentionSizes& sizes;
-  std::size_t batch, head;
-};
 
 // Writes A (queries, keys), Y and the log-sum-exp of each row. Call inside a SingleThreadedBlas.
 template <class T>

@@ -4,13 +4,11 @@
 #include "core/ops/elementwise.hpp"
 #include "core/ops/matmul.hpp"
 #include "layers/attention/attention_steps.hpp"
+#include "layers/attention/sources.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
-
-using kernels::HeadMask;
-using kernels::HeadView;
 
 // The values that the kernel keeps between forward and backward.
 struct Kept {
@@ -19,21 +17,6 @@ struct Kept {
   Real scale;
   Array weights;  // A: (batch, heads, queries, keys)
 };
-
-HeadView<const Real> head(const Heads& h, std::size_t batch, std::size_t index) {
-  return {h.array.value().data() + h.at(batch, index), h.length, h.width, h.time_stride};
-}
-// The same place in another array of that shape.
-HeadView<Real> head_of(Array& array, const Heads& h, std::size_t batch, std::size_t index) {
-  return {array.data() + h.at(batch, index), h.length, h.width, h.time_stride};
-}
-// A head of an output (batch, length, heads * width).
-template <class T>
-HeadView<T> output_head(T* data, const AttentionSizes& s, std::size_t width, std::size_t batch,
-                        std::size_t index) {
-  const std::size_t stride = s.heads * width;
-  return {data + batch * s.queries * stride + index * width, s.queries, width, stride};
-}
 
 // Runs the forward pass over all heads; fills kept.weights and returns Y.
 Array forward(const AttentionInputs& in, Kept& kept, Array& log_sum_exp) {
@@ -45,9 +28,9 @@ Array forward(const AttentionInputs& in, Kept& kept, Array& log_sum_exp) {
   parallel_for(s.batch * s.heads, [&](std::size_t i) {
     const std::size_t b = i / s.heads, h = i % s.heads;
     kernels::attention_forward<Real>(
-        {kept.options.mask, s, b, h}, kept.scale, head(in.q, b, h), head(in.k, b, h),
-        head(in.v, b, h), kept.weights.data() + i * square,
-        output_head(y.data(), s, in.v.width, b, h), log_sum_exp.data() + i * s.queries);
+        {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, h),
+        head_view(in.v, b, h), kept.weights.data() + i * square,
+        output_view(y, s, in.v.width, b, h), log_sum_exp.data() + i * s.queries);
   });
   return y;
 }
@@ -68,41 +51,17 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& dy,
   parallel_for(s.batch * s.heads, [&](std::size_t i) {
     const std::size_t b = i / s.heads, h = i % s.heads;
     kernels::attention_backward<Real>(
-        {kept.options.mask, s, b, h}, kept.scale, head(in.q, b, h), head(in.k, b, h),
-        head(in.v, b, h), kept.weights.data() + i * square,
-        output_head(dy.data(), s, in.v.width, b, h), dscores.data() + i * square,
-        dweights ? dweights->data() + i * square : nullptr, head_of(*to.dq, in.q, b, h),
-        head_of(*to.dk, in.k, b, h), head_of(*to.dv, in.v, b, h));
+        {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, h),
+        head_view(in.v, b, h), kept.weights.data() + i * square,
+        output_view(dy, s, in.v.width, b, h), dscores.data() + i * square,
+        dweights ? dweights->data() + i * square : nullptr, head_view(*to.dq, in.q, b, h),
+        head_view(*to.dk, in.k, b, h), head_view(*to.dv, in.v, b, h));
   });
 }
 
 Kept keep_for(const AttentionInputs& inputs, const AttentionOptions& options) {
   return {options, check_attention(inputs, options), Real(attention_scale(inputs, options)), {}};
 }
-
-// The arrays that queries, keys and values lie in, each once, and which of them holds which.
-struct Sources {
-  std::vector<Variable> arrays;
-  std::size_t q, k, v;
-
-  explicit Sources(const AttentionInputs& in) : q(find(in.q)), k(find(in.k)), v(find(in.v)) {}
-
-  // The inputs with other arrays in the same places.
-  AttentionInputs with(AttentionInputs in, const std::vector<Variable>& others) const {
-    in.q.array = others[q];
-    in.k.array = others[k];
-    in.v.array = others[v];
-    return in;
-  }
-
- private:
-  std::size_t find(const Heads& heads) {
-    for (std::size_t i = 0; i < arrays.size(); ++i)
-      if (arrays[i].same_as(heads.array)) return i;
-    arrays.push_back(heads.array);
-    return arrays.size() - 1;
-  }
-};
 
 }  // namespace
 
@@ -114,8 +73,7 @@ AttentionOutput fused_attention(const AttentionInputs& inputs, const AttentionOp
   const Sources sources(inputs);
 
   const auto analytic = [inputs, kept, sources](const Array& dy) {
-    std::vector<Array> gradients;
-    for (const Variable& array : sources.arrays) gradients.push_back(zeros(array.shape()));
+    std::vector<Array> gradients = sources.zero_gradients();
     Array dscores;
     backward(inputs, *kept, dy,
              {&gradients[sources.q], &gradients[sources.k], &gradients[sources.v]}, nullptr,

@@ -48,6 +48,16 @@ Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::s
           .time_stride = total};
 }
 
+bool disjoint(const Heads& a, const Heads& b) {
+  if (!a.array.same_as(b.array)) return true;
+  // within one time, all heads of the one before those of the other
+  const auto end = [](const Heads& h) { return (h.heads - 1) * h.head_stride + h.width; };
+  const Heads &low = a.offset <= b.offset ? a : b, &high = a.offset <= b.offset ? b : a;
+  return a.heads > 0 && b.heads > 0 && a.batch_stride == b.batch_stride &&
+         a.time_stride == b.time_stride && low.offset + end(low) <= high.offset &&
+         high.offset - low.offset + end(high) <= a.time_stride;
+}
+
 Variable gather(const Heads& h) {
   const Shape shape = gathered_shape(h);
   Array y = uninitialized(shape);

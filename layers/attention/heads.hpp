@@ -30,6 +30,9 @@ Heads split_heads(const Variable& x, std::size_t heads);
 // * heads * width).
 Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::size_t parts);
 
+// Whether no element belongs to both: they lie in different arrays, or side by side in one.
+bool disjoint(const Heads& a, const Heads& b);
+
 // The heads as an array (batch, heads, length, width): a copy, differentiable.
 Variable gather(const Heads& heads);
 // x (batch, heads, length, width) with the heads side by side: (batch, length, heads * width).

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "layers/attention/composed.hpp"
+#include "layers/attention/flash.hpp"
 #include "layers/attention/fused.hpp"
 
 namespace attngrad {
@@ -13,8 +14,8 @@ struct NamedKernel {
   const char* name;
   AttentionOutput (*kernel)(const AttentionInputs&, const AttentionOptions&);
 };
-constexpr NamedKernel kernel_table[] = {{"composed", composed_attention},
-                                        {"fused", fused_attention}};
+constexpr NamedKernel kernel_table[] = {
+    {"composed", composed_attention}, {"fused", fused_attention}, {"flash", flash_attention}};
 
 Shape heads_shape(const Heads& h) { return {h.batch, h.heads, h.length, h.width}; }
 

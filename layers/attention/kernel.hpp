@@ -7,8 +7,9 @@
 //
 // for each batch row and head.
 //
-// `composed` is made of generic ops on the tape and is the reference; `fused` carries an analytic
-// backward.
+// `composed` is made of generic ops on the tape and is the reference; `fused` carries the analytic
+// backward in six steps and keeps the weights; `flash` works in tiles and keeps nothing that grows
+// with queries times keys.
 #pragma once
 
 #include <functional>
@@ -48,7 +49,8 @@ using AttentionKernel =
 AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOptions& options);
 double attention_scale(const AttentionInputs& inputs, const AttentionOptions& options);
 
-// The kernel of that name: composed or fused. Throws ArgumentError for another, listing them.
+// The kernel of that name: composed, fused or flash. Throws ArgumentError for another, listing
+// them.
 AttentionKernel attention_kernel(const std::string& name);
 std::vector<std::string> attention_kernel_names();
 

@@ -78,21 +78,59 @@ std::size_t Mask::key_end(const AttentionSizes& sizes, std::size_t query) const 
   return std::size_t(std::max<std::ptrdiff_t>(end, 0));
 }
 
+std::size_t Mask::query_begin(const AttentionSizes& sizes, std::size_t key) const {
+  std::ptrdiff_t begin = 0;
+  for (const auto& offset : causal_)
+    begin = std::max(begin, std::ptrdiff_t(key) - offset_of(offset, sizes));
+  return std::min(std::size_t(begin), sizes.queries);
+}
+
+Visible Mask::look(const AttentionSizes& sizes, const ScorePlace& p) const {
+  const std::size_t query_end = p.first_query + p.queries, end = p.first_key + p.keys;
+  if (key_end(sizes, query_end - 1) <= p.first_key) return Visible::none;
+  bool all = key_end(sizes, p.first_query) >= end;
+  for (const Bools& array : arrays_) {
+    std::size_t shown = 0;
+    for (std::size_t query = p.first_query; query < query_end; ++query) {
+      const FlagRow row = flag_row(array, p.batch, p.head, query);
+      const bool* first = row.flags + p.first_key * row.step;
+      shown +=
+          row.step == 0 ? *first * p.keys : std::size_t(std::count(first, first + p.keys, true));
+    }
+    if (shown == 0) return Visible::none;
+    all = all && shown == p.queries * p.keys;
+  }
+  return all ? Visible::all : Visible::some;
+}
+
 template <class T>
 void Mask::overwrite_hidden(const AttentionSizes& sizes, const ScoreBlock<T>& block,
                             T value) const {
-  for (std::size_t i = 0; i < block.queries; ++i) {
-    T* row = block.scores + i * block.stride;
-    const std::size_t query = block.first_query + i, end = key_end(sizes, query);
-    const std::size_t kept =
-        end > block.first_key ? std::min(end - block.first_key, block.keys) : 0;
-    std::fill(row + kept, row + block.keys, value);
-    for (const Bools& array : arrays_) {
-      const FlagRow shows = flag_row(array, block.batch, block.head, query);
-      for (std::size_t j = 0; j < kept; ++j)
-        if (!shows(block.first_key + j)) row[j] = value;
+  const auto at = [&](std::size_t i, std::size_t j) -> T& {
+    return block.scores[i * block.query_stride + j * block.key_stride];
+  };
+  const auto beyond = [](std::size_t end, std::size_t first, std::size_t count) {
+    return end > first ? std::min(end - first, count) : 0;
+  };
+  if (!causal_.empty() && block.key_stride == 1) {
+    for (std::size_t i = 0; i < block.queries; ++i) {
+      const std::size_t end = key_end(sizes, block.first_query + i);
+      for (std::size_t j = beyond(end, block.first_key, block.keys); j < block.keys; ++j)
+        at(i, j) = value;
+    }
+  } else if (!causal_.empty()) {
+    for (std::size_t j = 0; j < block.keys; ++j) {
+      const std::size_t begin = query_begin(sizes, block.first_key + j);
+      const std::size_t hidden = beyond(begin, block.first_query, block.queries);
+      for (std::size_t i = 0; i < hidden; ++i) at(i, j) = value;
     }
   }
+  for (const Bools& array : arrays_)
+    for (std::size_t i = 0; i < block.queries; ++i) {
+      const FlagRow shows = flag_row(array, block.batch, block.head, block.first_query + i);
+      for (std::size_t j = 0; j < block.keys; ++j)
+        if (!shows(block.first_key + j)) at(i, j) = value;
+    }
 }
 
 template void Mask::overwrite_hidden(const AttentionSizes&, const ScoreBlock<float>&, float) const;

@@ -17,15 +17,22 @@ struct AttentionSizes {
   std::size_t batch, heads, queries, keys;
 };
 
-// A rectangle of scores of one batch row and head, as a kernel holds it: `stride` elements between
-// consecutive rows.
-template <class T>
-struct ScoreBlock {
-  T* scores;
-  std::size_t stride;
+// A rectangle of (query, key) pairs of one batch row and head.
+struct ScorePlace {
   std::size_t batch, head;
   std::size_t first_query, queries, first_key, keys;
 };
+
+// The scores of such a rectangle as a kernel holds them: that of query i and key j, counted from
+// the first of each, at scores[i * query_stride + j * key_stride].
+template <class T>
+struct ScoreBlock : ScorePlace {
+  T* scores;
+  std::size_t query_stride, key_stride;
+};
+
+// How much of a rectangle a mask shows.
+enum class Visible { none, some, all };
 
 class Mask {
  public:
@@ -38,8 +45,13 @@ class Mask {
 
   bool visible(const AttentionSizes& sizes, std::size_t batch, std::size_t head, std::size_t query,
                std::size_t key) const;
-  // No key from here on is visible to the query, in any batch row or head.
+  // No key from here on is visible to the query, in any batch row or head. Grows with the query.
   std::size_t key_end(const AttentionSizes& sizes, std::size_t query) const;
+  // No query before this one sees the key, in any batch row or head. Grows with the key.
+  std::size_t query_begin(const AttentionSizes& sizes, std::size_t key) const;
+  // How much of the rectangle is visible; `some` may be said of one where two masks together hide
+  // everything.
+  Visible look(const AttentionSizes& sizes, const ScorePlace& place) const;
   // Writes `value` over every hidden score of the block.
   template <class T>
   void overwrite_hidden(const AttentionSizes& sizes, const ScoreBlock<T>& block, T value) const;

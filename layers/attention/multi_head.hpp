@@ -1,7 +1,7 @@
 // Multi-head self-attention with its projections.
 #pragma once
 
-#include "layers/attention/fused.hpp"
+#include "layers/attention/flash.hpp"
 #include "layers/linear.hpp"
 
 namespace attngrad {
@@ -11,7 +11,7 @@ struct MultiHeadAttentionOptions {
   std::size_t width;
   std::size_t heads;  // divides width
   bool bias = true;
-  AttentionKernel kernel = fused_attention;
+  AttentionKernel kernel = flash_attention;
   Initialization initialization = uniform_fan_in();
   Initialization projection_initialization = uniform_fan_in();
 };

@@ -1,0 +1,31 @@
+// Flash attention: the output and the gradients of attention without its weights in memory.
+//
+// Forward, for a tile of queries, over the tiles of keys that one of them sees:
+//   S = scale Q K^T
+//   P = exp(S - top), with top the largest score of each row so far
+//   Y = Y exp(old top - top) + P V,  total = total exp(old top - top) + rowsum(P)
+// and Y / total at the end. Saved: Y, top and 1 / total; no matrix of queries by keys.
+// Backward, from dY, with S and P = exp(S - top) / total computed again:
+//   D  = rowsum(dY * Y)
+//   dV = P^T dY
+//   dS = P * (dY V^T - D)
+//   dQ = scale dS K
+//   dK = scale dS^T Q
+// Sources: Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023, algorithms 1 and 2.
+//
+// Work is cut into (batch, head, tile of queries) in the forward pass, and in the backward pass
+// into (batch, head, range of queries), each range with its own sum of dK and dV where there is
+// more than one: no thread writes where another does. Tiles and ranges depend on the sizes and the
+// mask alone, so results have the same bits at any thread count. Memory grows with the length, not
+// with its square.
+#pragma once
+
+#include "layers/attention/kernel.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+AttentionOutput flash_attention(const AttentionInputs& inputs, const AttentionOptions& options);
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad
