@@ -20,12 +20,19 @@ namespace parallel {
 void run_parallel(std::size_t count, void (*body)(void*, std::size_t), void* state);
 }
 
+// Fewer elementary operations than this are done before other threads would have woken.
+inline constexpr double worth_threads = 2e6;
+
 // Calls body(i) for every i in [0, count), on several threads; the order is not defined. If body
-// throws, what is not yet begun is left out and one of the exceptions is passed on.
+// throws, what is not yet begun is left out and one of the exceptions is passed on. `operations` is
+// about how many multiplications and additions all of it takes: little work stays on this thread.
 template <class Body>
-void parallel_for(std::size_t count, Body&& body) {
+void parallel_for(std::size_t count, Body&& body, double operations = worth_threads) {
   using B = std::remove_reference_t<Body>;
-  if (count == 1) return body(std::size_t{0});
+  if (count == 1 || operations < worth_threads) {
+    for (std::size_t i = 0; i < count; ++i) body(i);
+    return;
+  }
   parallel::run_parallel(
       count, [](void* state, std::size_t i) { (*static_cast<B*>(state))(i); },
       const_cast<void*>(static_cast<const void*>(std::addressof(body))));

@@ -16,12 +16,16 @@ void pool_deallocate(void* block, std::size_t bytes) noexcept;
 
 struct PoolStatistics {
   std::size_t bytes_alive;         // in blocks that are in use
+  std::size_t most_bytes_alive;    // at any time since the start, or since pool_reset_peak()
   std::size_t bytes_held;          // taken from the system: in use, or kept for reuse
   std::size_t system_allocations;  // how often the system was asked
 };
 PoolStatistics pool_statistics();
 
-// Gives every unused block back to the system.
+// From now on, most_bytes_alive counts from what is alive now.
+void pool_reset_peak();
+
+// Gives every unused block back to the system, but for a few small ones that other threads keep.
 void pool_release();
 
 // The allocator of Array, Indices and Bools. It has no state, so arrays move freely between owners.

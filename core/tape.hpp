@@ -160,6 +160,10 @@ class Node {
   virtual ~Node() = default;
   virtual void backward(const Variable& gy, GradientSink& sink) = 0;
 
+  // Nodes come and go by the million: the pool has them at hand.
+  static void* operator new(std::size_t size) { return pool_allocate(size); }
+  static void operator delete(void* node, std::size_t size) { pool_deallocate(node, size); }
+
   const char* op;
 };
 

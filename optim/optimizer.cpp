@@ -61,7 +61,12 @@ void Optimizer::step(const Gradients& gradients, double rate, double gradient_sc
     const double steps = double(slot.steps.edit().data()[0] += 1);
     add_tasks(slot, {rate, gradient_scale, slot.decay, steps}, held.back().value(), tasks);
   }
-  parallel_for(tasks.size(), [&](std::size_t i) { update(tasks[i].rates, tasks[i].piece); });
+  double elements = 0;
+  for (const Task& task : tasks) elements += double(task.piece.size);
+  constexpr double operations_each = 20;
+  parallel_for(
+      tasks.size(), [&](std::size_t i) { update(tasks[i].rates, tasks[i].piece); },
+      operations_each * elements);
 }
 
 }  // namespace ATTNGRAD_PRECISION

@@ -116,20 +116,23 @@ struct Gelu {
   }
 };
 
-// The same paper's approximation, x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+// The same paper's approximation, x / 2 (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3). It
+// is x sigmoid(2 u), which takes one exponential.
 struct GeluTanh {
   static constexpr SlopeOf slope_of = SlopeOf::input;
-  static constexpr double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-  static auto value(const auto& x) { return 0.5 * x * (1 + bent(x)); }
-  // The factor that vanishes for large x comes first, or x * x would overflow beside it.
+  static constexpr double scale = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  static auto value(const auto& x) { return x * sigmoid(bent(x)); }
+  // sigmoid' = sigmoid(u) sigmoid(-u). It vanishes for large x and comes first, or x * x would
+  // overflow beside it.
   static auto slope(const auto& x) {
-    const auto t = bent(x);
-    const auto vanishing = 0.5 * (1 - t * t) * x;
-    return 0.5 * (1 + t) + scale * vanishing + (3 * 0.044715 * scale) * (vanishing * x * x);
+    const auto u = bent(x);
+    const auto share = sigmoid(u);
+    const auto vanishing = share * sigmoid(-1 * u) * x;
+    return share + scale * vanishing + (3 * 0.044715 * scale) * (vanishing * x * x);
   }
 
  private:
-  static auto bent(const auto& x) { return tanh(scale * x + (0.044715 * scale) * (x * x * x)); }
+  static auto bent(const auto& x) { return scale * x + (0.044715 * scale) * (x * x * x); }
 };
 
 struct Silu {

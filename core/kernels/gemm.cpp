@@ -127,33 +127,64 @@ void gemm(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta,
                      int(c_stride));
 }
 
+namespace {
+
+// What a tile of c holds before its product is added.
+enum class Start { nothing, row, itself };
+
 template <class T>
-void gemm_batch(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta,
-                std::size_t c_stride, const std::vector<Product<T>>& products) {
+void run_batch(ProductSizes sizes, MatrixView<T> a, MatrixView<T> b, Start start, const T* row,
+               std::size_t c_stride, const std::vector<Product<T>>& products) {
   if (sizes.rows == 0 || sizes.columns == 0 || products.empty()) return;
   const TileSizes tile = tile_sizes(sizes, products.size());
   const std::size_t across = (sizes.columns + tile.columns - 1) / tile.columns;
   const std::size_t down = (sizes.rows + tile.rows - 1) / tile.rows;
+  const double operations =
+      2 * double(sizes.rows * products.size()) * double(sizes.columns * sizes.inner);
   const SingleThreadedBlas guard;
-  parallel_for(products.size() * down * across, [&](std::size_t task) {
-    const Product<T>& p = products[task / (down * across)];
-    const std::size_t row = task / across % down * tile.rows, column = task % across * tile.columns;
-    const ProductSizes piece{std::min(tile.rows, sizes.rows - row),
-                             std::min(tile.columns, sizes.columns - column), sizes.inner};
-    const T* a_data = p.a + (a.transposed ? row : row * a.stride);
-    const T* b_data = p.b + (b.transposed ? column * b.stride : column);
-    gemm<T>(piece, alpha, {a_data, a.stride, a.transposed}, {b_data, b.stride, b.transposed}, beta,
-            p.c + row * c_stride + column, c_stride);
-  });
+  parallel_for(
+      products.size() * down * across,
+      [&](std::size_t task) {
+        const Product<T>& p = products[task / (down * across)];
+        const std::size_t i = task / across % down * tile.rows, j = task % across * tile.columns;
+        const ProductSizes piece{std::min(tile.rows, sizes.rows - i),
+                                 std::min(tile.columns, sizes.columns - j), sizes.inner};
+        T* c = p.c + i * c_stride + j;
+        if (start == Start::row)
+          for (std::size_t r = 0; r < piece.rows; ++r)
+            std::copy_n(row + j, piece.columns, c + r * c_stride);
+        gemm<T>(piece, 1, {p.a + (a.transposed ? i : i * a.stride), a.stride, a.transposed},
+                {p.b + (b.transposed ? j * b.stride : j), b.stride, b.transposed},
+                start == Start::nothing ? T(0) : T(1), c, c_stride);
+      },
+      operations);
+}
+
+}  // namespace
+
+template <class T>
+void gemm_batch(ProductSizes sizes, MatrixView<T> a, MatrixView<T> b, std::size_t c_stride,
+                const std::vector<Product<T>>& products, const T* row) {
+  run_batch(sizes, a, b, row == nullptr ? Start::nothing : Start::row, row, c_stride, products);
+}
+
+template <class T>
+void gemm_batch_add(ProductSizes sizes, MatrixView<T> a, MatrixView<T> b, std::size_t c_stride,
+                    const std::vector<Product<T>>& products) {
+  run_batch<T>(sizes, a, b, Start::itself, nullptr, c_stride, products);
 }
 
 template void gemm(ProductSizes, float, MatrixView<float>, MatrixView<float>, float, float*,
                    std::size_t);
 template void gemm(ProductSizes, double, MatrixView<double>, MatrixView<double>, double, double*,
                    std::size_t);
-template void gemm_batch(ProductSizes, float, MatrixView<float>, MatrixView<float>, float,
-                         std::size_t, const std::vector<Product<float>>&);
-template void gemm_batch(ProductSizes, double, MatrixView<double>, MatrixView<double>, double,
-                         std::size_t, const std::vector<Product<double>>&);
+template void gemm_batch(ProductSizes, MatrixView<float>, MatrixView<float>, std::size_t,
+                         const std::vector<Product<float>>&, const float*);
+template void gemm_batch(ProductSizes, MatrixView<double>, MatrixView<double>, std::size_t,
+                         const std::vector<Product<double>>&, const double*);
+template void gemm_batch_add(ProductSizes, MatrixView<float>, MatrixView<float>, std::size_t,
+                             const std::vector<Product<float>>&);
+template void gemm_batch_add(ProductSizes, MatrixView<double>, MatrixView<double>, std::size_t,
+                             const std::vector<Product<double>>&);
 
 }  // namespace attngrad::kernels

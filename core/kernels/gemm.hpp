@@ -57,11 +57,15 @@ struct Product {
   T* c;
 };
 
-// c_i = alpha a_i b_i + beta c_i for each product of the list, in parallel over products and tiles;
-// no two products may share a c. `a`, `b` give stride and transposition (their data is taken from
-// the list).
+// c_i = a_i b_i for each product of the list, or c_i = a_i b_i + row, in parallel over products and
+// tiles; no two products may share a c. `a`, `b` give stride and transposition (their data is taken
+// from the list); row: null, or as many numbers as c has columns, added to each of its rows.
 template <class T>
-void gemm_batch(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta,
-                std::size_t c_stride, const std::vector<Product<T>>& products);
+void gemm_batch(ProductSizes sizes, MatrixView<T> a, MatrixView<T> b, std::size_t c_stride,
+                const std::vector<Product<T>>& products, const T* row = nullptr);
+// c_i += a_i b_i
+template <class T>
+void gemm_batch_add(ProductSizes sizes, MatrixView<T> a, MatrixView<T> b, std::size_t c_stride,
+                    const std::vector<Product<T>>& products);
 
 }  // namespace attngrad::kernels

@@ -22,9 +22,9 @@ xsimd::batch<T, A> multiply_add(const xsimd::batch<T, A>& a, const xsimd::batch<
   return xsimd::fma(a, b, c);
 }
 
-// exp(x) for x <= 0, to 1 unit in the last place; NaN stays. What would be smaller than the smallest
-// normal number is 0. x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the polynomial of
-// Cephes' expf.
+// exp(x) for x <= 0, to 1 unit in the last place; NaN stays. What would be smaller than the
+// smallest normal number is 0. x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the
+// polynomial of Cephes' expf.
 template <class A>
 xsimd::batch<float, A> exp_nonpositive(const xsimd::batch<float, A>& x) {
   using V = xsimd::batch<float, A>;
@@ -42,6 +42,14 @@ xsimd::batch<float, A> exp_nonpositive(const xsimd::batch<float, A>& x) {
 template <class A>
 xsimd::batch<double, A> exp_nonpositive(const xsimd::batch<double, A>& x) {
   return xsimd::exp(x);
+}
+
+// 1 / (1 + exp(-x)), without overflow; NaN stays.
+template <class T, class A>
+xsimd::batch<T, A> sigmoid(const xsimd::batch<T, A>& x) {
+  using V = xsimd::batch<T, A>;
+  const V power = exp_nonpositive(-xsimd::abs(x)), share = V(T(1)) / (V(T(1)) + power);
+  return xsimd::select(x < V(T(0)), power * share, share);
 }
 
 // 1 where x > 0, else 0; NaN gives 0.

@@ -1,32 +1,10 @@
 // The kernels of tile.hpp, compiled once per instruction set like vector.cpp.
 #include "core/kernels/tile.hpp"
 
-#include <cstdint>
-#include <limits>
-#include <utility>
-
-#include "core/kernels/simd.hpp"
+#include "core/kernels/lanes.hpp"
 
 namespace attngrad::kernels::ATTNGRAD_ARCH {
 namespace {
-
-using vector_functions::exp_nonpositive;
-using vector_functions::multiply_add;
-
-template <class T>
-using Batch = xsimd::batch<T, xsimd::default_arch>;
-
-template <class T>
-constexpr T infinity = std::numeric_limits<T>::infinity();
-
-// f(0), f(1), ... with constant arguments. In an ordinary loop g++ would see only too late that an
-// array of sums can stay in registers.
-template <std::size_t count, class F>
-[[gnu::always_inline]] inline void unrolled(F&& f) {
-  [&]<std::size_t... i>(std::index_sequence<i...>) [[gnu::always_inline]] {
-    (f(std::integral_constant<std::size_t, i>()), ...);
-  }(std::make_index_sequence<count>());
-}
 
 // ---- products ---------------------------------------------------------------------------------
 
@@ -269,14 +247,16 @@ template <class T>
 void softmax_gradient(ScoreTile<T> s, const T* top, const T* inverse_total, const T* delta, T scale,
                       T* gradient) {
   using V = Batch<T>;
-  const V zero(T(0)), factor(scale);
+  const V zero(T(0)), lowest(-infinity<T>), factor(scale);
   for (std::size_t i = 0; i < s.queries; i += V::size) {
     const V shift = V::load_unaligned(top + i), inverse = V::load_unaligned(inverse_total + i),
             level = V::load_unaligned(delta + i);
     for (std::size_t j = 0; j < s.keys; ++j) {
       T* power = s.data + j * s.stride + i;
       T* slope = gradient + j * s.stride + i;
-      const V p = exp_nonpositive(V::load_unaligned(power) - shift) * inverse;
+      const V score = V::load_unaligned(power);
+      // a hidden score has no probability, not even beside a visible NaN
+      const V p = xsimd::select(score == lowest, zero, exp_nonpositive(score - shift) * inverse);
       p.store_unaligned(power);
       xsimd::select(p == zero, zero, factor * p * (V::load_unaligned(slope) - level))
           .store_unaligned(slope);

@@ -1,5 +1,6 @@
 #include "core/ops/loss.hpp"
 
+#include "core/kernels/rows.hpp"
 #include "core/kernels/strided.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
@@ -10,6 +11,7 @@ inline namespace ATTNGRAD_PRECISION {
 namespace {
 
 using kernels::LogSumExp;
+using kernels::row_kernels;
 using kernels::vector_kernels;
 
 // The targets of rows of logits (rows, classes), and how their losses come together.
@@ -93,8 +95,8 @@ Array backward(const Targets& t, const Array& x, const std::vector<LogSumExp>& l
     if (t.ignored(row) || scale == 0) {
       std::fill_n(gx.data() + row * n, n, Real(0));
     } else {
-      vector_kernels<Real>().cross_entropy_backward(x.data() + row * n, log_sums[row], t[row],
-                                                    t.smoothing(), scale, gx.data() + row * n, n);
+      row_kernels<Real>().cross_entropy_backward(x.data() + row * n, log_sums[row], t[row],
+                                                 t.smoothing(), scale, gx.data() + row * n, n);
     }
   });
   return gx;
@@ -123,7 +125,7 @@ Variable cross_entropy(const Variable& logits, const Indices& targets,
   for_each_row(*t, [&](std::size_t row) {
     if (t->ignored(row)) return;
     const Real* x = logits.value().data() + row * n;
-    log_sums[row] = vector_kernels<Real>().log_sum_exp(x, n);
+    log_sums[row] = row_kernels<Real>().log_sum_exp(x, n);
     losses[row] = row_loss(x, log_sums[row], (*t)[row], t->smoothing(), n);
   });
 

@@ -50,15 +50,14 @@ void multiply_each(ProductSizes sizes, const Factor& a, const Factor& b, const S
   // rows of all matrices of a can be one tall matrix when b is the same for all of them
   if (element_count(b.batch) == 1 && !a.view.transposed && a.batch == batch) {
     const ProductSizes tall{sizes.rows * element_count(batch), sizes.columns, sizes.inner};
-    kernels::gemm_batch<Real>(tall, 1, a.view, b.view, 0, sizes.columns,
-                              {{a.data, b.data, y.data()}});
+    kernels::gemm_batch<Real>(tall, a.view, b.view, sizes.columns, {{a.data, b.data, y.data()}});
     return;
   }
   const auto a_at = matrix_offsets(a, batch), b_at = matrix_offsets(b, batch);
   std::vector<kernels::Product<Real>> products(a_at.size());
   for (std::size_t i = 0; i < products.size(); ++i)
     products[i] = {a.data + a_at[i], b.data + b_at[i], y.data() + i * sizes.rows * sizes.columns};
-  kernels::gemm_batch<Real>(sizes, 1, a.view, b.view, 0, sizes.columns, products);
+  kernels::gemm_batch<Real>(sizes, a.view, b.view, sizes.columns, products);
 }
 
 // All products of a batch, added into one matrix.
@@ -67,15 +66,14 @@ void multiply_sum(ProductSizes sizes, const Factor& a, const Factor& b, const Sh
   // a^T b summed over the batch is one product of tall matrices
   if (a.view.transposed && !b.view.transposed && a.batch == batch && b.batch == batch) {
     const ProductSizes tall{sizes.rows, sizes.columns, sizes.inner * element_count(batch)};
-    kernels::gemm_batch<Real>(tall, 1, a.view, b.view, 0, sizes.columns,
-                              {{a.data, b.data, y.data()}});
+    kernels::gemm_batch<Real>(tall, a.view, b.view, sizes.columns, {{a.data, b.data, y.data()}});
     return;
   }
   std::fill_n(y.data(), y.size(), Real(0));
   const auto a_at = matrix_offsets(a, batch), b_at = matrix_offsets(b, batch);
   for (std::size_t i = 0; i < a_at.size(); ++i)
-    kernels::gemm_batch<Real>(sizes, 1, a.view, b.view, 1, sizes.columns,
-                              {{a.data + a_at[i], b.data + b_at[i], y.data()}});
+    kernels::gemm_batch_add<Real>(sizes, a.view, b.view, sizes.columns,
+                                  {{a.data + a_at[i], b.data + b_at[i], y.data()}});
 }
 
 Transpose flip(Transpose t) { return t == Transpose::no ? Transpose::yes : Transpose::no; }
@@ -138,8 +136,25 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   check_shape(!bias.holds_value() || bias.shape() == Shape{weight.size(0)},
               "linear: bias must be (", weight.size(0), ")");
   if (x.rank() == 1) return squeeze(linear(expand_dims(x, 0), weight, bias), 0);
-  const Variable y = contract(x, Transpose::no, weight, Transpose::yes);
-  return bias.holds_value() ? add(y, bias) : y;
+  if (!bias.holds_value()) return contract(x, Transpose::no, weight, Transpose::yes);
+
+  const std::size_t in = weight.size(1), out = weight.size(0);
+  Shape shape = x.shape();
+  shape.back() = out;
+  Array y = uninitialized(shape);
+  kernels::gemm_batch<Real>(
+      {element_count(shape) / std::max<std::size_t>(1, out), out, in}, {x.value().data(), in},
+      {weight.value().data(), std::max<std::size_t>(1, in), true}, out,
+      {{x.value().data(), weight.value().data(), y.data()}}, bias.value().data());
+  return record(
+      "linear", Variable(std::move(y)),
+      edge(x, [w = saved(weight)](
+                  const Variable& g) { return contract(g, Transpose::no, w(), Transpose::no); }),
+      edge(weight,
+           [x = saved(x), to = weight.shape()](const Variable& g) {
+             return contract_to(to, g, Transpose::yes, x(), Transpose::no);
+           }),
+      edge(bias, [to = bias.shape()](const Variable& g) { return sum_to(g, to); }));
 }
 
 }  // namespace ATTNGRAD_PRECISION

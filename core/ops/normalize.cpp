@@ -1,5 +1,6 @@
 #include "core/ops/normalize.hpp"
 
+#include "core/kernels/rows.hpp"
 #include "core/kernels/strided.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
@@ -8,6 +9,7 @@ namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
 
+using kernels::row_kernels;
 using kernels::RowStatistics;
 using kernels::vector_kernels;
 
@@ -22,16 +24,17 @@ void check_inputs(const char* op, const Variable& x, const Variable& gain, const
   check_argument(epsilon >= 0, op, ": epsilon must not be negative, got ", epsilon);
 }
 
-// One piece of work: so many rows that the pieces' sums of gain and shift stay small beside x. Set
-// by the shape alone.
+// One piece of work: so many rows that the pieces' sums of gain and shift stay small beside x, and
+// so few that they lose no digits. Set by the shape alone.
 std::size_t rows_per_piece(std::size_t width) {
-  return std::max<std::size_t>(16, kernels::task_size / width);
+  return std::clamp<std::size_t>(kernels::task_size / width, 16, 64);
 }
 
 // The sums of the pieces, in their order, so that the result does not depend on threads.
-Array sum_pieces(const std::vector<double>& pieces, std::size_t width) {
+Array sum_pieces(const Array& pieces, std::size_t width) {
   std::vector<double> total(width, 0.0);
-  for (std::size_t i = 0; i < pieces.size(); ++i) total[i % width] += pieces[i];
+  for (std::size_t begin = 0; begin < pieces.size(); begin += width)
+    vector_kernels<Real>().accumulate_wide(pieces.data() + begin, total.data(), width);
   Array y = uninitialized({width});
   std::copy(total.begin(), total.end(), y.data());
   return y;
@@ -44,11 +47,11 @@ std::vector<Array> backward(Mean mean, const Variable& x, const Variable& gain, 
   Array gx = uninitialized(x.shape());
   const std::size_t grain = rows_per_piece(std::max<std::size_t>(1, width));
   const std::size_t pieces = (rows + grain - 1) / grain;
-  std::vector<double> ggain(pieces * width, 0.0), gshift(shifted ? pieces * width : 0, 0.0);
+  Array ggain = zeros({pieces, width}), gshift = zeros({shifted ? pieces : 0, width});
   parallel_chunks(rows, grain, [&](std::size_t begin, std::size_t end) {
     const std::size_t piece = begin / grain * width;
     for (std::size_t row = begin; row < end; ++row)
-      vector_kernels<Real>().normalize_backward(
+      row_kernels<Real>().normalize_backward(
           x.value().data() + row * width, gain.value().data(), g.data() + row * width,
           mean == Mean::removed, statistics[row], gx.data() + row * width, ggain.data() + piece,
           shifted ? gshift.data() + piece : nullptr, width);
@@ -67,10 +70,10 @@ Variable normalize(const char* op, Mean mean, const Variable& x, const Variable&
   Array y = uninitialized(x.shape());
   parallel_chunks(rows, rows_per_piece(std::max<std::size_t>(1, width)), [&](auto begin, auto end) {
     for (std::size_t row = begin; row < end; ++row)
-      vector_kernels<Real>().normalize(x.value().data() + row * width, gain.value().data(),
-                                       shifted ? shift.value().data() : nullptr,
-                                       mean == Mean::removed, double(epsilon),
-                                       y.data() + row * width, &statistics[row], width);
+      row_kernels<Real>().normalize(x.value().data() + row * width, gain.value().data(),
+                                    shifted ? shift.value().data() : nullptr, mean == Mean::removed,
+                                    double(epsilon), y.data() + row * width, &statistics[row],
+                                    width);
   });
 
   std::vector<Variable> inputs{x, gain};

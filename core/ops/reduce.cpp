@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/kernels/rows.hpp"
 #include "core/kernels/strided.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/softmax.hpp"
@@ -10,6 +11,7 @@ namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
 
+using kernels::row_kernels;
 using kernels::Strides;
 using kernels::vector_kernels;
 
@@ -115,7 +117,7 @@ Array log_sum_exp_value(const Array& x, const Reduced& r) {
   const std::size_t n = r.count();
   parallel_chunks(y.size(), kernels::rows_per_task(n), [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
-      y.data()[i] = Real(vector_kernels<Real>().log_sum_exp(rows.data() + i * n, n).sum());
+      y.data()[i] = Real(row_kernels<Real>().log_sum_exp(rows.data() + i * n, n).sum());
   });
   return y;
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/kernels/formulas.hpp"
+#include "core/kernels/rows.hpp"
 #include "core/kernels/strided.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
@@ -12,6 +13,7 @@ namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
 
+using kernels::row_kernels;
 using kernels::vector_kernels;
 
 constexpr Real minus_infinity = -std::numeric_limits<Real>::infinity();
@@ -48,7 +50,7 @@ Array map_rows(std::size_t axis, Row row, const Array& x, const Arrays&... more)
 }
 
 void log_softmax_row(const Real* x, Real* y, std::size_t n) {
-  const kernels::LogSumExp total = vector_kernels<Real>().log_sum_exp(x, n);
+  const kernels::LogSumExp total = row_kernels<Real>().log_sum_exp(x, n);
   const double top = total.top == minus_infinity ? 0 : total.top;
   for (std::size_t i = 0; i < n; ++i) y[i] = Real(double(x[i]) - top - total.log_total);
 }
@@ -82,14 +84,14 @@ Variable sum_or_one(const Variable& powers, const Axes& axes) {
 Variable softmax(const Variable& x, std::ptrdiff_t axis) {
   const std::size_t along = check_axis("softmax", axis, x.rank());
   const auto forward = [](const Real* x, Real* y, std::size_t n) {
-    vector_kernels<Real>().softmax(x, y, n);
+    row_kernels<Real>().softmax(x, y, n);
   };
   const Variable y(map_rows(along, forward, x.value()));
 
   return record_joint(
       "softmax", y, {x},
       [along, y = saved(y)](const Array& g) {
-        const auto backward = vector_kernels<Real>().softmax_backward;
+        const auto backward = row_kernels<Real>().softmax_backward;
         return std::vector<Array>{map_rows(along, backward, y().value(), g)};
       },
       [axis](const std::vector<Variable>& in) { return composed_softmax(in[0], axis); });

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/kernels/vector.hpp"
+#include "core/kernels/rows.hpp"
 
 namespace attngrad::kernels {
 namespace {
@@ -66,7 +66,7 @@ void attention_forward(const HeadMask& m, T scale, HeadView<const T> q, HeadView
   for (std::size_t i = 0; i < m.sizes.queries; ++i) {  // A = softmax(E)
     T* row = weights + i * keys;
     const std::size_t end = m.mask.key_end(m.sizes, i);
-    log_sum_exp[i] = T(vector_kernels<T>().softmax(row, row, end));
+    log_sum_exp[i] = T(row_kernels<T>().softmax(row, row, end));
     std::fill(row + end, row + keys, T(0));
   }
   fill_zero(y);
@@ -88,7 +88,7 @@ void attention_backward(const HeadMask& m, T scale, HeadView<const T> q, HeadVie
 
   for (std::size_t i = 0; i < queries; ++i) {  // step 3: dE = A * (dA - rowsum(A * dA))
     T* row = scores + i * keys;
-    vector_kernels<T>().softmax_backward(weights + i * keys, row, row, keys);
+    row_kernels<T>().softmax_backward(weights + i * keys, row, row, keys);
   }
 
   add_product(m, scale, scores, false, k, dq);  // step 4: dQ = scale dE K

@@ -23,6 +23,11 @@ struct Kept {
   Array top, inverse_total;  // (batch, heads, queries), of each softmax
 };
 
+// Multiplications and additions of one product of all queries by all keys.
+double product_operations(const AttentionSizes& s, std::size_t width) {
+  return 2 * double(s.batch * s.heads * width) * double(s.queries * s.keys);
+}
+
 std::size_t tiles_of(const AttentionSizes& s) {
   return (s.queries + flash_queries - 1) / flash_queries;
 }
@@ -37,15 +42,18 @@ AttentionOutput forward(const AttentionInputs& in, Kept& kept) {
   Array log_sum_exp = uninitialized(rows);
   // the last queries see most keys under a causal mask: they go first, so that no thread is left
   // with a long one at the end
-  parallel_for(tiles * heads, [&](std::size_t task) {
-    const std::size_t head = task % heads, first = (tiles - 1 - task / heads) * flash_queries;
-    const std::size_t b = head / s.heads, h = head % s.heads, row = head * s.queries;
-    kernels::flash_forward<Real>(
-        {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, h),
-        head_view(in.v, b, h), first, std::min(flash_queries, s.queries - first),
-        output_view(y, s, in.v.width, b, h),
-        {kept.top.data() + row, kept.inverse_total.data() + row}, log_sum_exp.data() + row);
-  });
+  parallel_for(
+      tiles * heads,
+      [&](std::size_t task) {
+        const std::size_t head = task % heads, first = (tiles - 1 - task / heads) * flash_queries;
+        const std::size_t b = head / s.heads, h = head % s.heads, row = head * s.queries;
+        kernels::flash_forward<Real>(
+            {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, h),
+            head_view(in.v, b, h), first, std::min(flash_queries, s.queries - first),
+            output_view(y, s, in.v.width, b, h),
+            {kept.top.data() + row, kept.inverse_total.data() + row}, log_sum_exp.data() + row);
+      },
+      2 * product_operations(s, in.q.width));
   return {Variable(std::move(y)), std::move(log_sum_exp)};
 }
 

@@ -26,13 +26,18 @@ TEST_CASE("every fused op can be differentiated twice", "[fused]") {
   for (const ag::FusedOp& op : ag::fused_ops()) {
     CAPTURE(op.name);
     ag::Rng rng(5);
-    for (int i = 0; i < 8; ++i) {
+    for (int checked = 0; checked < 8;) {
       const ag::FusedCase drawn = op.sample(rng);
-      bool moderate =
-          true;  // differences need numbers, and large logits leave none of the gradient to see
-      for (const Array& x : drawn.inputs)
+      // differences need few numbers, none of them large: then none of the gradient is left to see
+      std::size_t count = 0;
+      bool moderate = true;
+      for (const Array& x : drawn.inputs) {
+        count += x.size();
         for (std::size_t e = 0; e < x.size(); ++e) moderate = moderate && std::abs(x.data()[e]) < 5;
-      if (moderate) require_gradients(drawn.fused, drawn.inputs);
+      }
+      if (!moderate || count > 800) continue;
+      require_gradients(drawn.fused, drawn.inputs);
+      ++checked;
     }
   }
 }

@@ -26,9 +26,10 @@ double normal(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
 double density(double x) {
   return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
 }
-double bent(double x) {
-  return std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x));
-}
+double bend(double x) { return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
+double bent(double x) { return std::tanh(bend(x)); }
+// 1 - tanh^2, which would cancel
+double bent_slope(double x) { return 1 / (std::cosh(bend(x)) * std::cosh(bend(x))); }
 
 struct Function {
   const char* name;
@@ -64,7 +65,7 @@ const std::vector<Function> functions{
     {"gelu", ag::gelu, [](double x) { return x * normal(x); },
      [](double x) { return normal(x) + x * density(x); }, -9, 9, as_erf, true},
     {"gelu_tanh", ag::gelu_tanh, [](double x) { return 0.5 * x * (1 + bent(x)); },
-     [](double x) { return 0.5 * (1 + bent(x)) + 0.5 * x * (1 - bent(x) * bent(x)) *
+     [](double x) { return 0.5 * (1 + bent(x)) + 0.5 * x * bent_slope(x) *
                            std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x); },
      -9, 9, few, true},
     {"silu", ag::silu, [](double x) { return x * sigmoid(x); },

@@ -1,0 +1,180 @@
+// Loops over the lanes of a vector, shared by the units that are compiled once per instruction set.
+// Only they may include it: everything here is in the namespace of the set, ATTNGRAD_ARCH.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "core/kernels/simd.hpp"
+#include "core/kernels/vector.hpp"
+
+namespace attngrad::kernels::ATTNGRAD_ARCH {
+namespace {
+
+using vector_functions::exp_nonpositive;
+using vector_functions::multiply_add;
+
+template <class T>
+using Batch = xsimd::batch<T, xsimd::default_arch>;
+
+template <class T>
+constexpr T infinity = std::numeric_limits<T>::infinity();
+
+// The elements after the last whole batch go through the same vector instructions, by way of a
+// padded copy.
+template <class T>
+struct Tail {
+  static constexpr std::size_t width = Batch<T>::size;
+  alignas(64) T numbers[width];
+
+  Batch<T> load(const T* from, std::size_t count, T fill) {
+    for (std::size_t i = 0; i < width; ++i) numbers[i] = i < count ? from[i] : fill;
+    return Batch<T>::load_aligned(numbers);
+  }
+  void store(const Batch<T>& batch, T* to, std::size_t count) {
+    batch.store_aligned(numbers);
+    for (std::size_t i = 0; i < count; ++i) to[i] = numbers[i];
+  }
+};
+
+// y[i] = f(inputs[i]...)
+template <class T, class F, class... In>
+inline void map(F f, T* y, std::size_t n, const In*... inputs) {
+  constexpr std::size_t width = Batch<T>::size;
+  std::size_t i = 0;
+  for (; i + width <= n; i += width)
+    f(Batch<T>::load_unaligned(inputs + i)...).store_unaligned(y + i);
+  if (i < n) {
+    Tail<T> tail;
+    tail.store(f(tail.load(inputs + i, n - i, T(0))...), y + i, n - i);
+  }
+}
+
+// f(0), f(1), ... with constant arguments. In an ordinary loop g++ would see only too late that an
+// array of sums can stay in registers.
+template <std::size_t count, class F>
+[[gnu::always_inline]] inline void unrolled(F&& f) {
+  [&]<std::size_t... i>(std::index_sequence<i...>) [[gnu::always_inline]] {
+    (f(std::integral_constant<std::size_t, i>()), ...);
+  }(std::make_index_sequence<count>());
+}
+
+// NaN is found by a == a, because xsimd 8 calls NaN != NaN false with AVX.
+template <Binary op, class V>
+inline V apply(const V& a, const V& b) {
+  if constexpr (op == Binary::add) return a + b;
+  if constexpr (op == Binary::subtract) return a - b;
+  if constexpr (op == Binary::multiply) return a * b;
+  if constexpr (op == Binary::divide) return a / b;
+  if constexpr (op == Binary::maximum) return xsimd::select(a == a, xsimd::select(a > b, a, b), a);
+  if constexpr (op == Binary::minimum) return xsimd::select(a == a, xsimd::select(a < b, a, b), a);
+  if constexpr (op == Binary::chain) return xsimd::select(a == V(0), V(0), a * b);
+}
+
+// Eight doubles at a time, for sums of numbers of either precision.
+constexpr std::size_t wide_lanes = 8;
+using Wide [[gnu::vector_size(8 * sizeof(double))]] = double;
+
+// Reads x[i], as a double, or from there on as many as Wide holds.
+struct ReadOne {
+  template <class T>
+  double operator()(const T* x, std::size_t i) const {
+    return double(x[i]);
+  }
+};
+struct ReadWide {
+  template <class T>
+  Wide operator()(const T* x, std::size_t i) const {
+    using Narrow [[gnu::vector_size(wide_lanes * sizeof(T))]] = T;
+    Narrow numbers;
+    __builtin_memcpy(&numbers, x + i, sizeof numbers);
+    return __builtin_convertvector(numbers, Wide);
+  }
+};
+template <class T>
+void write(Wide numbers, T* y, std::size_t i) {
+  using Narrow [[gnu::vector_size(wide_lanes * sizeof(T))]] = T;
+  const Narrow narrow = __builtin_convertvector(numbers, Narrow);
+  __builtin_memcpy(y + i, &narrow, sizeof narrow);
+}
+template <class T>
+void write(double number, T* y, std::size_t i) {
+  y[i] = T(number);
+}
+
+// Calls f(read, i) for all elements, several at a time while there are.
+template <class F>
+inline void for_each_wide(std::size_t n, F f) {
+  std::size_t i = 0;
+  for (; i + wide_lanes <= n; i += wide_lanes) f(ReadWide(), i);
+  for (; i < n; ++i) f(ReadOne(), i);
+}
+
+// The sum of term(read, i), pairwise over blocks, each block over 16 lanes in double.
+template <class Term>
+double sum_terms(std::size_t begin, std::size_t end, Term term) {
+  constexpr std::size_t block = 4096, lanes = 2 * wide_lanes;
+  if (end - begin > block) {
+    const std::size_t middle = begin + ((end - begin) / 2 + block - 1) / block * block;
+    return sum_terms(begin, middle, term) + sum_terms(middle, end, term);
+  }
+  Wide low{}, high{};
+  std::size_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    low += term(ReadWide(), i);
+    high += term(ReadWide(), i + wide_lanes);
+  }
+  double lane[lanes];
+  __builtin_memcpy(lane, &low, sizeof low);
+  __builtin_memcpy(lane + wide_lanes, &high, sizeof high);
+  for (std::size_t l = 0; i < end; ++i, ++l) lane[l] += term(ReadOne(), i);
+  for (std::size_t half = lanes / 2; half > 0; half /= 2)
+    for (std::size_t l = 0; l < half; ++l) lane[l] += lane[l + half];
+  return lane[0];
+}
+
+// The sum of term(inputs[i]...), over the lanes of a vector within blocks and then in double: as
+// good as the rounding of its terms. Inputs are read as `fill` beyond the end, where the term must
+// be 0.
+template <class T, class F, class... In>
+inline double sum_lanes(F term, T fill, std::size_t n, const In*... inputs) {
+  using V = Batch<T>;
+  constexpr std::size_t block = 16 * V::size;
+  double total = 0;
+  for (std::size_t begin = 0; begin < n; begin += block) {
+    const std::size_t end = begin + block < n ? begin + block : n;
+    V sum(T(0));
+    std::size_t i = begin;
+    for (; i + V::size <= end; i += V::size) sum = sum + term(V::load_unaligned(inputs + i)...);
+    if (i < end) {
+      Tail<T> tail;
+      sum = sum + term(tail.load(inputs + i, end - i, fill)...);
+    }
+    Tail<T> lanes;
+    sum.store_aligned(lanes.numbers);
+    for (const T lane : lanes.numbers) total += double(lane);
+  }
+  return total;
+}
+
+template <class T, Binary op>
+T extreme(const T* x, std::size_t n) {
+  using V = Batch<T>;
+  const T worst = op == Binary::maximum ? -infinity<T> : infinity<T>;
+  V best(worst);
+  std::size_t i = 0;
+  for (; i + V::size <= n; i += V::size) best = apply<op>(best, V::load_unaligned(x + i));
+  Tail<T> tail;
+  best = apply<op>(best, tail.load(x + i, n - i, worst));
+  best.store_aligned(tail.numbers);
+  T result = worst;
+  for (const T number : tail.numbers) {
+    if (number != number) return number;
+    if (op == Binary::maximum ? number > result : number < result) result = number;
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace attngrad::kernels::ATTNGRAD_ARCH
