@@ -3,6 +3,7 @@
 
 #include "core/checkpoint.hpp"
 #include "core/gradcheck.hpp"
+#include "core/memory.hpp"
 #include "core/ops/dropout.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/index.hpp"
@@ -16,4 +17,5 @@
 #include "core/parallel.hpp"
 #include "core/parameters.hpp"
 #include "core/random.hpp"
+#include "core/recompute.hpp"
 #include "core/tape.hpp"

@@ -1,8 +1,11 @@
 #include "core/fused.hpp"
 
+#include "core/ops/elementwise.hpp"
 #include "core/ops/loss.hpp"
+#include "core/ops/matmul.hpp"
 #include "core/ops/normalize.hpp"
 #include "core/ops/softmax.hpp"
+#include "core/recompute.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -90,6 +93,19 @@ FusedCase sample_cross_entropy(Rng& rng) {
           [=](const Inputs& in) { return composed_cross_entropy(in[0], targets, options); }};
 }
 
+// Not fused, but its gradients come from a second run.
+FusedCase sample_checkpoint(Rng& rng) {
+  const std::size_t width = std::size_t(rng.integer(1, 9));
+  const Shape square{width, width};
+  const auto f = [](const Variable& x, const Variable& w) { return tanh(matmul(x, w)) * x + x; };
+  return {text("width ", width),
+          {uniform(rng, square), uniform(rng, square)},
+          [f](const Inputs& in) {  // w is not named, but found
+            return checkpoint([f, w = in[1]](const Variable& x) { return f(x, w); }, in[0]);
+          },
+          [f](const Inputs& in) { return f(in[0], in[1]); }};
+}
+
 }  // namespace
 
 const std::vector<FusedOp>& core_fused_ops() {
@@ -99,6 +115,7 @@ const std::vector<FusedOp>& core_fused_ops() {
       {"layer_norm", sample_layer_norm},
       {"rms_norm", sample_rms_norm},
       {"cross_entropy", sample_cross_entropy},
+      {"checkpoint", sample_checkpoint},
   };
   return table;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "core/kernels/strided.hpp"
+#include "core/memory.hpp"
 #include "core/ops/elementwise.hpp"
 
 namespace attngrad {
@@ -47,6 +48,7 @@ bool Recorder::check_input(const char* op, const Variable& input) const {
     throw TapeError(text(op, ": an input of shape ", input.shape(),
                          " was recorded on a tape that has ended, or of another thread; "
                          "use its value (item, detach) or compute it again"));
+  if (sources_ != nullptr) note_source(input);
   return true;
 }
 
@@ -68,6 +70,10 @@ void Recorder::mark_constant(const Variable& y) {
   if (active()) mark(y, false);
 }
 
+bool Recorder::is_parameter(const Variable& x) {
+  return x.state().needs_grad && x.state().recording == 0;
+}
+
 bool Recorder::is_intermediate(const Variable& x, std::size_t recording, std::size_t begin) {
   const Variable::State& state = x.state();
   return state.needs_grad && state.recording != 0 && state.recording == recording &&
@@ -80,6 +86,7 @@ bool Recorder::wants(const char* op, const Variable& y,
   for (const Variable* input : inputs) wanted |= check_input(op, *input);
   check_fresh(op, y);
   mark(y, wanted);
+  if (!wanted) MemoryTrace::close(op, false);
   return wanted;
 }
 
@@ -88,10 +95,14 @@ bool Recorder::wants(const char* op, const Variable& y, const std::vector<Variab
   for (const Variable& input : inputs) wanted |= check_input(op, input);
   check_fresh(op, y);
   mark(y, wanted);
+  if (!wanted) MemoryTrace::close(op, false);
   return wanted;
 }
 
-void Recorder::append(std::unique_ptr<Node> node) { nodes_.push_back(std::move(node)); }
+void Recorder::append(std::unique_ptr<Node> node) {
+  MemoryTrace::close(node->op, true);
+  nodes_.push_back(std::move(node));
+}
 
 Target::Target(const Variable& input) : position_(input.state().position), shape_(input.shape()) {
   const Recorder& recorder = Recorder::current();
@@ -154,6 +165,9 @@ class Recorder::Walk final : public GradientSink {
   void run_node(std::size_t position, const Variable& gy) {
     if (const auto watched = watched_.find(position); watched != watched_.end())
       *watched->second = gy;
+    if (recorder_.nodes_[position] == nullptr)
+      throw TapeError(
+          "gradients: a value from inside checkpoint() was used outside of it; return it instead");
     Node& node = *recorder_.nodes_[position];
     const RunningBackward named(node.op);
     node.backward(gy, *this);
@@ -190,8 +204,7 @@ void Recorder::check_may_differentiate(const Tape& tape, const Variable& y,
   const Variable::State& state = y.state();
   const bool here =
       state.recording == recording_ && (!state.needs_grad || state.position >= tape.begin_);
-  const bool is_parameter = state.recording == 0 && state.needs_grad;
-  if (!here && !is_parameter)
+  if (!here && !is_parameter(y))
     throw TapeError("gradients: the loss was not computed under this tape");
   check_shape(seed == y.shape(), "gradients: seed must be ", y.shape(), " like y, got ", seed);
 }
@@ -247,6 +260,14 @@ Pause::~Pause() { --Recorder::current().paused_; }
 
 bool recording() { return Recorder::current().active(); }
 
+Saved::Saved(Variable x) : variable_(std::move(x)), version_(variable_.version()) {
+  if (recording()) MemoryTrace::note(variable_);
+}
+
+void saves_bytes(std::size_t bytes) {
+  if (recording()) MemoryTrace::note(bytes);
+}
+
 const Variable& Saved::operator()() const {
   if (variable_.version() != version_)
     throw TapeError(text(running_backward_of ? running_backward_of : "saved", ": a value of shape ",
@@ -288,96 +309,6 @@ Gradients& Gradients::scale(Real factor) {
   for (auto& [id, entry] : entries_)
     if (entry.gradient.holds_value()) entry.gradient = multiply(entry.gradient, factor);
   return *this;
-}
-
-// ---- ops with many inputs ---------------------------------------------------------------------
-
-namespace {
-
-struct ListNode final : Node {
-  ListNode(const char* op, const std::vector<Variable>& all,
-           std::function<Variable(std::size_t, const Variable&)> derivative)
-      : Node(op), derivative(std::move(derivative)) {
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i].needs_grad()) inputs.emplace_back(i, Target(all[i]));
-  }
-
-  void backward(const Variable& gy, GradientSink& sink) override {
-    for (const auto& [i, input] : inputs) sink.add(input, derivative(i, gy));
-  }
-
-  std::vector<std::pair<std::size_t, Target>> inputs;
-  std::function<Variable(std::size_t, const Variable&)> derivative;
-};
-
-struct JointNode final : Node {
-  JointNode(const char* op, const std::vector<Variable>& inputs, JointBackward backward,
-            Composed composed)
-      : Node(op), analytic(std::move(backward)), composed(std::move(composed)) {
-    for (const Variable& x : inputs) {
-      values.push_back(saved(x));
-      targets.emplace_back(x);
-    }
-  }
-
-  std::vector<Variable> checked_inputs() const {
-    std::vector<Variable> all;
-    for (const Saved& x : values) all.push_back(x());
-    return all;
-  }
-
-  void backward(const Variable& gy, GradientSink& sink) override {
-    const std::vector<Variable> all = checked_inputs();
-    if (recording()) return backward_composed(all, gy, sink);
-    std::vector<Array> gradients = analytic(gy.value());
-    if (gradients.size() != all.size())
-      throw TapeError(text(op, ": the backward returned ", gradients.size(), " gradients for ",
-                           all.size(), " inputs"));
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i].needs_grad()) sink.add(targets[i], Variable(std::move(gradients[i])));
-  }
-
-  // An outer tape wants to differentiate the gradient: the composed form says how.
-  void backward_composed(const std::vector<Variable>& all, const Variable& gy, GradientSink& sink) {
-    Tape inner;
-    const Variable again = composed(all);
-    check_shape(again.shape() == gy.shape(), op, ": the composed form has shape ", again.shape(),
-                ", the op ", gy.shape());
-    const Gradients gradients = inner.gradients(again, gy);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      // an input given twice has one gradient here, the sum of both
-      const auto here = all.begin() + static_cast<std::ptrdiff_t>(i);
-      const bool first =
-          std::none_of(all.begin(), here, [&](const Variable& x) { return x.same_as(*here); });
-      if (first && all[i].needs_grad()) sink.add(targets[i], gradients.of(all[i]));
-    }
-  }
-
-  std::vector<Saved> values;
-  std::vector<Target> targets;
-  JointBackward analytic;
-  Composed composed;
-};
-
-}  // namespace
-
-Variable record_list(const char* op, Variable y, std::vector<Variable> inputs,
-                     std::function<Variable(std::size_t, const Variable&)> derivative) {
-  Recorder& recorder = Recorder::current();
-  if (recorder.active() && recorder.wants(op, y, inputs))
-    recorder.append(std::make_unique<ListNode>(op, inputs, std::move(derivative)));
-  return y;
-}
-
-Variable record_joint(const char* op, Variable y, std::vector<Variable> inputs,
-                      JointBackward backward, Composed composed) {
-  check_argument(backward != nullptr, op, ": record_joint needs a backward");
-  check_argument(composed != nullptr, op, ": record_joint needs the op's composed form");
-  Recorder& recorder = Recorder::current();
-  if (recorder.active() && recorder.wants(op, y, inputs))
-    recorder.append(
-        std::make_unique<JointNode>(op, inputs, std::move(backward), std::move(composed)));
-  return y;
 }
 
 }  // namespace ATTNGRAD_PRECISION

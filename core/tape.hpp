@@ -108,7 +108,7 @@ bool recording();
 // it was saved.
 class Saved {
  public:
-  explicit Saved(Variable x) : variable_(std::move(x)), version_(variable_.version()) {}
+  explicit Saved(Variable x);
   const Variable& operator()() const;
 
  private:
@@ -116,6 +116,9 @@ class Saved {
   std::size_t version_;
 };
 inline Saved saved(const Variable& x) { return Saved(x); }
+// Tells a running MemoryTrace that the op about to be recorded keeps so many bytes besides what it
+// saved().
+void saves_bytes(std::size_t bytes);
 
 // One input of an op with the derivative with respect to it: from the gradient of the output to
 // that of the input. A derivative is written with differentiable ops, so gradients of gradients
@@ -183,6 +186,15 @@ class Recorder {
   // Marks a value that depends on no parameter as computed under the recording, so that its
   // gradients are zero.
   void mark_constant(const Variable& y);
+  // The result of body, run under a tape of its own whose nodes are then dropped, and the variables
+  // from before it that need a gradient and were read. (recompute.cpp)
+  struct Forgotten {
+    Variable result;
+    std::vector<Variable> sources;
+  };
+  static Forgotten run_and_forget(const std::function<Variable()>& body);
+  // Whether x needs a gradient and is the result of no op.
+  static bool is_parameter(const Variable& x);
   // Whether x is the result of an op that this recording appended at or after place `begin`.
   static bool is_intermediate(const Variable& x, std::size_t recording, std::size_t begin);
 
@@ -199,8 +211,15 @@ class Recorder {
   void check_may_differentiate(const Tape& tape, const Variable& y, const Shape& seed) const;
   Gradients differentiate(Tape& tape, const Variable& y, const Variable& seed, After after);
 
+  struct Sources {
+    std::size_t begin;
+    std::vector<Variable> found;
+  };
+  void note_source(const Variable& input) const;
+
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Tape*> tapes_;
+  Sources* sources_ = nullptr;  // of the innermost run_and_forget
   std::size_t paused_ = 0;
   std::size_t recording_ = 0;  // unique over all threads; new with each outermost tape
 };

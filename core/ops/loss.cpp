@@ -129,6 +129,7 @@ Variable cross_entropy(const Variable& logits, const Indices& targets,
     losses[row] = row_loss(x, log_sums[row], (*t)[row], t->smoothing(), n);
   });
 
+  saves_bytes(log_sums.size() * sizeof(LogSumExp) + targets.size() * sizeof(std::int64_t));
   return record_joint(
       "cross_entropy", Variable(collect(*t, losses)), {logits},
       [t, logits, log_sums = std::move(log_sums)](const Array& g) {

@@ -78,6 +78,7 @@ Variable normalize(const char* op, Mean mean, const Variable& x, const Variable&
 
   std::vector<Variable> inputs{x, gain};
   if (shifted) inputs.push_back(shift);
+  saves_bytes(rows * sizeof(RowStatistics));
   return record_joint(
       op, Variable(std::move(y)), std::move(inputs),
       [mean, x, gain, shifted, statistics = std::move(statistics)](const Array& g) {

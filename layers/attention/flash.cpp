@@ -163,6 +163,7 @@ AttentionOutput flash_attention(const AttentionInputs& inputs, const AttentionOp
   const auto composed = [inputs, options, sources](const std::vector<Variable>& arrays) {
     return composed_attention(sources.with(inputs, arrays), options).output;
   };
+  saves_bytes((kept->top.size() + kept->inverse_total.size()) * sizeof(Real));
   out.output = record_joint("flash_attention", out.output, sources.arrays, analytic, composed);
   return out;
 }

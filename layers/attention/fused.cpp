@@ -83,6 +83,7 @@ AttentionOutput fused_attention(const AttentionInputs& inputs, const AttentionOp
   const auto composed = [inputs, options, sources](const std::vector<Variable>& arrays) {
     return composed_attention(sources.with(inputs, arrays), options).output;
   };
+  saves_bytes(kept->weights.size() * sizeof(Real));
   y = record_joint("attention", y, sources.arrays, analytic, composed);
   return {y, std::move(log_sum_exp)};
 }
@@ -158,6 +159,7 @@ Variable fused_self_attention(const SelfAttentionInputs& in, const AttentionOpti
   const auto composed = [options, count = in.heads](const std::vector<Variable>& inputs) {
     return composed_self_attention({inputs[0], inputs[1], inputs[2], inputs[3], count}, options);
   };
+  saves_bytes(kept->weights.size() * sizeof(Real));
   return record_joint("self_attention", y, {in.x, in.wq, in.wk, in.wv}, analytic, composed);
 }
 
