@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 
+#include "core/errors.hpp"
 #include "core/kernels/gemm.hpp"
 #include "core/parallel.hpp"
 
@@ -51,4 +53,12 @@ int Program::run(int argc, char** argv, const std::function<int(const CommonOpti
     std::cerr << argv[0] << ": " << error.what() << "\n";
     return 1;
   }
+}
+
+void check_writable(const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0 ||
+      std::filesystem::is_directory(path))
+    throw attngrad::FileError(attngrad::text("cannot write ", path));
 }

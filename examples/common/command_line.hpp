@@ -31,3 +31,7 @@ class Program {
  private:
   CommonOptions common_;
 };
+
+// Throws attngrad::FileError where a file cannot be written, which is better known before the work
+// than after it. An empty path means no file.
+void check_writable(const std::string& path);

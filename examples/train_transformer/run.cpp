@@ -1,9 +1,6 @@
 #include "examples/train_transformer/run.hpp"
 
-#include <unistd.h>
-
 #include <csignal>
-#include <filesystem>
 #include <iostream>
 
 #include "examples/common/progress.hpp"
@@ -48,15 +45,6 @@ std::unique_ptr<ag::Optimizer> make_optimizer(const Settings& s, const ag::Param
         parameters, ag::AdamOptions{.beta1 = s.beta1, .beta2 = s.beta2, .weight_decay = s.decay});
   return std::make_unique<ag::AdamW>(
       parameters, ag::AdamWOptions{.beta1 = s.beta1, .beta2 = s.beta2, .weight_decay = s.decay});
-}
-
-// A file that cannot be written is better known before the training than after it.
-void check_writable(const std::string& path) {
-  if (path.empty()) return;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0 ||
-      std::filesystem::is_directory(path))
-    throw ag::FileError(ag::text("cannot write ", path));
 }
 
 Unit unit_of(const std::string& name) { return name == "byte" ? Unit::byte : Unit::character; }

@@ -2,8 +2,6 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "core/kernels/gemm.hpp"
@@ -17,11 +15,6 @@ void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float
 
 namespace {
 
-double seconds() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
 rusage usage() {
   rusage u{};
   getrusage(RUSAGE_SELF, &u);
@@ -29,19 +22,6 @@ rusage usage() {
 }
 
 }  // namespace
-
-Timing time_of(const std::function<void()>& work, double least_seconds, std::size_t least_runs) {
-  work();
-  std::vector<double> times;
-  const double begin = seconds();
-  while (times.size() < least_runs || seconds() - begin < least_seconds) {
-    const double start = seconds();
-    work();
-    times.push_back(1e3 * (seconds() - start));
-  }
-  std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times.front(), times.back(), times.size()};
-}
 
 std::size_t minor_page_faults() { return static_cast<std::size_t>(usage().ru_minflt); }
 double peak_resident_mib() { return double(usage().ru_maxrss) / 1024; }

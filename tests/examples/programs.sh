@@ -18,7 +18,7 @@ refuses() {
   grep -q -- "$words" out || fail "$* does not say '$words': $(cat out)"
 }
 
-for name in first_gradient new_layer compare_gradients toy_sequence train_transformer; do
+for name in first_gradient new_layer compare_gradients toy_sequence complexity train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done
@@ -32,6 +32,16 @@ done
 
 "$programs/toy_sequence" --kernel both --steps 3 --batch 4 --held-out 5 --report-every 3 >out
 grep -q "largest difference" out || fail "toy_sequence with both kernels: $(cat out)"
+
+few=(--lengths 16,32,64 --longest 32 --heads 1 --width 8)
+"$programs/complexity" "${few[@]}" --plot complexity.svg >out
+grep -q "growth" out || fail "complexity: $(cat out)"
+grep -q '</svg>' complexity.svg || fail "the plot of complexity is not an SVG"
+"$programs/complexity" "${few[@]}" --full --json >out
+[ "$(grep -c '"memory_mib":' out)" = 7 ] || fail "complexity --json: $(cat out)"
+refuses 2 "--lengths" "$programs/complexity" --lengths 0
+refuses 2 "--lengths" "$programs/complexity" --lengths 64,many
+refuses 1 "cannot write" "$programs/complexity" "${few[@]}" --plot no_such_folder/x.svg
 
 steady=(--batch 2 --sample 20 --rate 0.001 --final-rate 0.001 --warmup 0)
 small=("${steady[@]}" --layers 1 --heads 2 --width 16 --context 8)
