@@ -10,19 +10,12 @@
 #include "core/kernels/gemm.hpp"
 #include "core/parallel.hpp"
 
-namespace {
-
-// Starts the program again with the OpenBLAS kernels that fit the processor, where it chose
-// outdated ones: it only asks when it is loaded. If that fails, the program goes on as it is,
-// slower.
 void restart_with_better_blas(char** argv) {
   const std::string better = attngrad::kernels::better_blas_core();
   if (better.empty() || std::getenv("OPENBLAS_CORETYPE") != nullptr) return;
   setenv("OPENBLAS_CORETYPE", better.c_str(), 0);
   execv("/proc/self/exe", argv);
 }
-
-}  // namespace
 
 Program::Program(const std::string& description) : app(description) {
   app.add_option("--seed", common_.seed, "of everything random")->capture_default_str();

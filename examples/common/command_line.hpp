@@ -14,6 +14,11 @@ struct CommonOptions {
   bool json = false;  // one JSON object a line in place of text
 };
 
+// Starts the program again with the OpenBLAS kernels that fit the processor, where it chose
+// outdated ones: it only asks when it is loaded. If that fails, the program goes on as it is,
+// slower. Program::run does this; others call it first of all.
+void restart_with_better_blas(char** argv);
+
 class Program {
  public:
   explicit Program(const std::string& description);

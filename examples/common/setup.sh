@@ -51,6 +51,8 @@ present() {
     libopenblas-dev) from_dpkg "$1" || echo 'int main() {}' | compiles -lopenblas ;;
     libcli11-dev) from_dpkg "$1" || has_header CLI/CLI.hpp ;;
     nlohmann-json3-dev) from_dpkg "$1" || has_header nlohmann/json.hpp ;;
+    libbenchmark-dev) from_dpkg "$1" || has_header benchmark/benchmark.h ;;
+    python3) command -v python3 ;;
     catch2) from_dpkg "$1" || has_header catch2/catch_all.hpp || has_header catch2/catch.hpp ;;
     *) from_dpkg "$1" ;;
   esac >/dev/null

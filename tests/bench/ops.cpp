@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/core.hpp"
+#include "examples/common/command_line.hpp"
 #include "optim/optim.hpp"
 
 namespace ag = attngrad;
@@ -139,6 +140,7 @@ void take_threads(int& argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  restart_with_better_blas(argv);
   take_threads(argc, argv);
   for (const Named& op : ops)
     benchmark::RegisterBenchmark(op.name, op.run)->UseRealTime()->Unit(benchmark::kMillisecond);
