@@ -1,5 +1,6 @@
 #include "core/fused.hpp"
 
+#include "core/ops/bias_gelu.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/loss.hpp"
 #include "core/ops/matmul.hpp"
@@ -93,6 +94,35 @@ FusedCase sample_cross_entropy(Rng& rng) {
           [=](const Inputs& in) { return composed_cross_entropy(in[0], targets, options); }};
 }
 
+// The sum and its norm both count.
+FusedCase sample_add_layer_norm(Rng& rng) {
+  Shape shape = random_shape(rng);
+  shape.back() += 1;
+  const Shape row{shape.back()};
+  const auto both = [](const SumAndNorm& s) { return s.sum * s.normed; };
+  return {text("terms ", shape),
+          {random_rows(rng, shape), uniform(rng, shape), uniform(rng, row, 0.5, 1.5),
+           uniform(rng, row)},
+          [both](const Inputs& in) { return both(add_layer_norm(in[0], in[1], in[2], in[3])); },
+          [both](const Inputs& in) {
+            const Variable sum = in[0] + in[1];
+            return both({sum, composed_layer_norm(sum, in[2], in[3])});
+          }};
+}
+
+FusedCase sample_of_bias(Rng& rng, Variable (*fused)(const Variable&, const Variable&),
+                         Variable (*composed)(const Variable&, const Variable&)) {
+  const Shape shape = random_shape(rng);
+  return {text("x ", shape),
+          {uniform(rng, shape, -4, 4), uniform(rng, {shape.back()})},
+          [fused](const Inputs& in) { return fused(in[0], in[1]); },
+          [composed](const Inputs& in) { return composed(in[0], in[1]); }};
+}
+FusedCase sample_bias_gelu(Rng& rng) { return sample_of_bias(rng, bias_gelu, composed_bias_gelu); }
+FusedCase sample_bias_gelu_tanh(Rng& rng) {
+  return sample_of_bias(rng, bias_gelu_tanh, composed_bias_gelu_tanh);
+}
+
 // Not fused, but its gradients come from a second run.
 FusedCase sample_checkpoint(Rng& rng) {
   const std::size_t width = std::size_t(rng.integer(1, 9));
@@ -113,7 +143,10 @@ const std::vector<FusedOp>& core_fused_ops() {
       {"softmax", sample_softmax},
       {"log_softmax", sample_log_softmax},
       {"layer_norm", sample_layer_norm},
+      {"layer_norm", sample_add_layer_norm},
       {"rms_norm", sample_rms_norm},
+      {"bias_gelu", sample_bias_gelu},
+      {"bias_gelu_tanh", sample_bias_gelu_tanh},
       {"cross_entropy", sample_cross_entropy},
       {"checkpoint", sample_checkpoint},
   };

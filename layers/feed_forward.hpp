@@ -1,6 +1,7 @@
 // The part of a transformer block that treats each position alone.
 #pragma once
 
+#include "core/ops/bias_gelu.hpp"
 #include "core/ops/elementwise.hpp"
 #include "layers/linear.hpp"
 
@@ -33,13 +34,22 @@ struct FeedForward : Layer {
               .initialization = o.down_initialization},
              rng) {}
 
-  Variable operator()(const Variable& x) const {
-    return within(*this, down)(options.activation(within(*this, up)(x)));
-  }
+  Variable operator()(const Variable& x) const { return within(*this, down)(activated(x)); }
 
   void visit(auto&& f) {
     f("up", up);
     f("down", down);
+  }
+
+ private:
+  // Either GELU takes the bias of the map before it along in one pass.
+  Variable activated(const Variable& x) const {
+    const bool exact = options.activation == gelu;
+    if (!up.bias.holds_value() || !(exact || options.activation == gelu_tanh))
+      return options.activation(within(*this, up)(x));
+    return within(*this, up, [&](const Linear& map) {
+      return (exact ? bias_gelu : bias_gelu_tanh)(linear(x, map.weight), map.bias);
+    });
   }
 };
 

@@ -58,6 +58,13 @@ calling::Call<Parent, Child> within(const Parent& parent, const Child& child) {
   return {parent, child};
 }
 
+// The same for something else than a call: f(child), whose errors name the child.
+template <class Parent, class Child, class F>
+decltype(auto) within(const Parent& parent, const Child& child, F&& f) {
+  const PathScope scope(&parent, &child, calling::name_of<Parent>);
+  return f(child);
+}
+
 // A layer of its own with the same options and parameter values. For layers that keep their
 // `options` and are made from (options, rng), as all of ours are except
 // Sequential.

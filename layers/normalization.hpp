@@ -31,6 +31,10 @@ struct LayerNorm : Layer {
   Variable operator()(const Variable& x) const {
     return layer_norm(x, weight, bias, options.epsilon);
   }
+  // a + b and its norm, in one pass.
+  SumAndNorm add(const Variable& a, const Variable& b) const {
+    return add_layer_norm(a, b, weight, bias, options.epsilon);
+  }
 
   void visit(auto&& f) {
     f("weight", weight);

@@ -58,8 +58,9 @@ TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Rng& rng)
 
 Variable TransformerBlock::operator()(const Variable& x, const Mask& mask, Rng* rng) const {
   const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask);
-  const Variable middle = x + dropout(attended, rng);
-  const Variable fed = within(*this, feed_forward)(within(*this, norm2)(middle));
+  const auto [middle, normed] = within(
+      *this, norm2, [&](const LayerNorm& norm) { return norm.add(x, dropout(attended, rng)); });
+  const Variable fed = within(*this, feed_forward)(normed);
   return middle + dropout(fed, rng);
 }
 

@@ -153,7 +153,9 @@ inline double sum_lanes(F term, T fill, std::size_t n, const In*... inputs) {
     }
     Tail<T> lanes;
     sum.store_aligned(lanes.numbers);
-    for (const T lane : lanes.numbers) total += double(lane);
+    for (std::size_t half = V::size / 2; half > 0; half /= 2)
+      for (std::size_t l = 0; l < half; ++l) lanes.numbers[l] += lanes.numbers[l + half];
+    total += double(lanes.numbers[0]);
   }
   return total;
 }

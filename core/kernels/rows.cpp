@@ -24,10 +24,12 @@ double softmax(const T* x, T* y, std::size_t n) {
 template <class T>
 void softmax_backward(const T* y, const T* g, T* gx, std::size_t n) {
   const Batch<T> zero(T(0));
-  // g may be anything, even NaN, where y is exactly 0
-  const double share = sum_lanes<T>(
-      [&](const auto& yv, const auto& gv) { return xsimd::select(yv == zero, zero, yv * gv); },
-      T(0), n, y, g);
+  // In double, because little is left of g less its share where y is near 1. g may be anything,
+  // even NaN, where y is exactly 0.
+  const double share = sum_terms(0, n, [=](auto read, std::size_t i) {
+    const auto weight = read(y, i);
+    return weight == 0 ? weight : weight * read(g, i);
+  });
   const Batch<T> s(static_cast<T>(share));
   map<T>([&](const auto& yv,
              const auto& gv) { return xsimd::select(yv == zero, zero, yv * (gv - s)); },

@@ -11,8 +11,9 @@ namespace attngrad::kernels::vector_functions {
 // a b + c, rounded once where the instruction set can. xsimd 8 has no such instruction for AVX-512
 // and takes two.
 template <class T, class A>
-xsimd::batch<T, A> multiply_add(const xsimd::batch<T, A>& a, const xsimd::batch<T, A>& b,
-                                const xsimd::batch<T, A>& c) {
+[[gnu::always_inline]] inline xsimd::batch<T, A> multiply_add(const xsimd::batch<T, A>& a,
+                                                              const xsimd::batch<T, A>& b,
+                                                              const xsimd::batch<T, A>& c) {
 #ifdef __AVX512F__
   if constexpr (sizeof(xsimd::batch<T, A>) == 64) {
     if constexpr (std::is_same_v<T, float>) return _mm512_fmadd_ps(a, b, c);
@@ -26,7 +27,8 @@ xsimd::batch<T, A> multiply_add(const xsimd::batch<T, A>& a, const xsimd::batch<
 // smallest normal number is 0. x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the
 // polynomial of Cephes' expf.
 template <class A>
-xsimd::batch<float, A> exp_nonpositive(const xsimd::batch<float, A>& x) {
+[[gnu::always_inline]] inline xsimd::batch<float, A> exp_nonpositive(
+    const xsimd::batch<float, A>& x) {
   using V = xsimd::batch<float, A>;
   const V rounding(12582912.0f);  // 1.5 * 2^23: adding it leaves no fraction
   const V n = multiply_add(x, V(1.44269504f), rounding) - rounding;
@@ -46,7 +48,7 @@ xsimd::batch<double, A> exp_nonpositive(const xsimd::batch<double, A>& x) {
 
 // 1 / (1 + exp(-x)), without overflow; NaN stays.
 template <class T, class A>
-xsimd::batch<T, A> sigmoid(const xsimd::batch<T, A>& x) {
+[[gnu::always_inline]] inline xsimd::batch<T, A> sigmoid(const xsimd::batch<T, A>& x) {
   using V = xsimd::batch<T, A>;
   const V power = exp_nonpositive(-xsimd::abs(x)), share = V(T(1)) / (V(T(1)) + power);
   return xsimd::select(x < V(T(0)), power * share, share);

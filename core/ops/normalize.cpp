@@ -1,9 +1,9 @@
 #include "core/ops/normalize.hpp"
 
 #include "core/kernels/rows.hpp"
-#include "core/kernels/strided.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
+#include "core/ops/row_pieces.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -24,28 +24,12 @@ void check_inputs(const char* op, const Variable& x, const Variable& gain, const
   check_argument(epsilon >= 0, op, ": epsilon must not be negative, got ", epsilon);
 }
 
-// One piece of work: so many rows that the pieces' sums of gain and shift stay small beside x, and
-// so few that they lose no digits. Set by the shape alone.
-std::size_t rows_per_piece(std::size_t width) {
-  return std::clamp<std::size_t>(kernels::task_size / width, 16, 64);
-}
-
-// The sums of the pieces, in their order, so that the result does not depend on threads.
-Array sum_pieces(const Array& pieces, std::size_t width) {
-  std::vector<double> total(width, 0.0);
-  for (std::size_t begin = 0; begin < pieces.size(); begin += width)
-    vector_kernels<Real>().accumulate_wide(pieces.data() + begin, total.data(), width);
-  Array y = uninitialized({width});
-  std::copy(total.begin(), total.end(), y.data());
-  return y;
-}
-
 // x: (rows, width), one pair of statistics per row
 std::vector<Array> backward(Mean mean, const Variable& x, const Variable& gain, bool shifted,
                             const std::vector<RowStatistics>& statistics, const Array& g) {
   const std::size_t rows = statistics.size(), width = gain.size();
   Array gx = uninitialized(x.shape());
-  const std::size_t grain = rows_per_piece(std::max<std::size_t>(1, width));
+  const std::size_t grain = rows_per_piece(width);
   const std::size_t pieces = (rows + grain - 1) / grain;
   Array ggain = zeros({pieces, width}), gshift = zeros({shifted ? pieces : 0, width});
   parallel_chunks(rows, grain, [&](std::size_t begin, std::size_t end) {
@@ -61,20 +45,30 @@ std::vector<Array> backward(Mean mean, const Variable& x, const Variable& gain, 
   return gradients;
 }
 
-Variable normalize(const char* op, Mean mean, const Variable& x, const Variable& gain,
-                   const Variable& shift, Real epsilon, Composed composed) {
+// x is normalised; where `terms` are given, it is first filled with their sum, row by row.
+Variable normalize(const char* op, Mean mean, Variable& x, const std::vector<Variable>& terms,
+                   const Variable& gain, const Variable& shift, Real epsilon, Composed composed) {
   check_inputs(op, x, gain, shift, epsilon);
   const std::size_t width = gain.size(), rows = width == 0 ? 0 : x.size() / width;
   const bool shifted = shift.holds_value();
   std::vector<RowStatistics> statistics(rows);
   Array y = uninitialized(x.shape());
-  parallel_chunks(rows, rows_per_piece(std::max<std::size_t>(1, width)), [&](auto begin, auto end) {
-    for (std::size_t row = begin; row < end; ++row)
-      row_kernels<Real>().normalize(x.value().data() + row * width, gain.value().data(),
+  Real* const sums = terms.empty() ? nullptr : x.edit().data();
+  const auto add = vector_kernels<Real>().binary[std::size_t(kernels::Binary::add)];
+  parallel_chunks(rows, rows_per_piece(width), [&](auto begin, auto end) {
+    for (std::size_t row = begin; row < end; ++row) {
+      const std::size_t at = row * width;
+      if (sums != nullptr)
+        add({terms[0].value().data() + at, 1}, {terms[1].value().data() + at, 1}, sums + at, width);
+      row_kernels<Real>().normalize(x.value().data() + at, gain.value().data(),
                                     shifted ? shift.value().data() : nullptr, mean == Mean::removed,
-                                    double(epsilon), y.data() + row * width, &statistics[row],
-                                    width);
+                                    double(epsilon), y.data() + at, &statistics[row], width);
+    }
   });
+  if (sums != nullptr) {
+    const auto pass_on = [](const Variable& g) { return g; };
+    x = record("add", x, edge(terms[0], pass_on), edge(terms[1], pass_on));
+  }
 
   std::vector<Variable> inputs{x, gain};
   if (shifted) inputs.push_back(shift);
@@ -87,6 +81,15 @@ Variable normalize(const char* op, Mean mean, const Variable& x, const Variable&
       std::move(composed));
 }
 
+Variable layer_norm_of(Variable& x, const std::vector<Variable>& terms, const Variable& gain,
+                       const Variable& shift, Real epsilon) {
+  return normalize("layer_norm", Mean::removed, x, terms, gain, shift, epsilon,
+                   [epsilon](const std::vector<Variable>& in) {
+                     return composed_layer_norm(in[0], in[1], in.size() > 2 ? in[2] : Variable(),
+                                                epsilon);
+                   });
+}
+
 // gain * x / sqrt(mean(x^2) + epsilon)
 Variable scaled_to_unit(const Variable& x, const Variable& gain, Real epsilon) {
   return x * rsqrt(mean(square(x), -1, keep_dims) + epsilon) * gain;
@@ -95,15 +98,22 @@ Variable scaled_to_unit(const Variable& x, const Variable& gain, Real epsilon) {
 }  // namespace
 
 Variable layer_norm(const Variable& x, const Variable& gain, const Variable& shift, Real epsilon) {
-  return normalize("layer_norm", Mean::removed, x, gain, shift, epsilon,
-                   [epsilon](const std::vector<Variable>& in) {
-                     return composed_layer_norm(in[0], in[1], in.size() > 2 ? in[2] : Variable(),
-                                                epsilon);
-                   });
+  Variable rows = x;
+  return layer_norm_of(rows, {}, gain, shift, epsilon);
+}
+
+SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& gain,
+                          const Variable& shift, Real epsilon) {
+  check_shape(a.shape() == b.shape(), "add_layer_norm: terms must have one shape, got ", a.shape(),
+              " and ", b.shape());
+  Variable sum(uninitialized(a.shape()));
+  const Variable normed = layer_norm_of(sum, {a, b}, gain, shift, epsilon);
+  return {sum, normed};
 }
 
 Variable rms_norm(const Variable& x, const Variable& gain, Real epsilon) {
-  return normalize("rms_norm", Mean::kept, x, gain, Variable(), epsilon,
+  Variable rows = x;
+  return normalize("rms_norm", Mean::kept, rows, {}, gain, Variable(), epsilon,
                    [epsilon](const std::vector<Variable>& in) {
                      return composed_rms_norm(in[0], in[1], epsilon);
                    });

@@ -1,0 +1,29 @@
+// How the backward passes of row-wise ops sum over rows: each piece of rows by itself, then the
+// pieces in order, so that the result does not depend on threads.
+#pragma once
+
+#include <algorithm>
+
+#include "core/kernels/strided.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+
+// One piece of work: so many rows that the pieces' sums stay small beside the rows themselves, and
+// so few that they lose no digits. Set by the shape alone.
+inline std::size_t rows_per_piece(std::size_t width) {
+  return std::clamp<std::size_t>(kernels::task_size / std::max<std::size_t>(1, width), 16, 64);
+}
+
+// The sums of the pieces (pieces, width), in their order.
+inline Array sum_pieces(const Array& pieces, std::size_t width) {
+  std::vector<double> total(width, 0.0);
+  for (std::size_t begin = 0; begin < pieces.size(); begin += width)
+    kernels::vector_kernels<Real>().accumulate_wide(pieces.data() + begin, total.data(), width);
+  Array y = uninitialized({width});
+  std::copy(total.begin(), total.end(), y.data());
+  return y;
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad
