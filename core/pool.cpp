@@ -60,7 +60,7 @@ void mark_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
 
 // A few small blocks that a thread keeps to itself, so that taking one needs no lock.
 struct LocalBlocks {
-  static constexpr std::size_t classes = 4 * 7, largest = 64;  // up to 4 KiB; blocks of each class
+  static constexpr std::size_t classes = 4 * 6 + 1, largest = 64;  // up to 4 KiB; blocks of each
   std::array<FreeBlock*, classes> free{};
   std::array<std::size_t, classes> count{};
 

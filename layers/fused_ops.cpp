@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "layers/attention/flash.hpp"
+#include "layers/attention/flash_tiles.hpp"
 #include "layers/attention/fused.hpp"
 
 namespace attngrad {
@@ -117,10 +119,11 @@ FusedCase sample_flash_attention(Rng& rng) {
     return rng.uniform() < 0.3 ? std::size_t(widths[draw(rng, 0, widths.size())])
                                : draw(rng, 1, 24);
   };
-  const auto length = [&](std::int64_t tile) {
-    return rng.uniform() < 0.5 ? draw(rng, 1, 20) : draw(rng, 1, 3 * tile + 1);
+  const auto length = [&](std::size_t tile) {
+    return rng.uniform() < 0.5 ? draw(rng, 1, 20) : draw(rng, 1, std::int64_t(3 * tile + 1));
   };
-  const AttentionSizes s{draw(rng, 1, 3), draw(rng, 1, 3), length(64), length(96)};
+  const AttentionSizes s{draw(rng, 1, 3), draw(rng, 1, 3), length(kernels::flash_queries),
+                         length(kernels::flash_keys)};
   AttentionCase c{s, width(), width(), random_options(rng, s), flash_attention, ""};
   if (rng.uniform() < 0.3) c.options.mask = c.options.mask & rectangles_hidden(rng, s);
   const bool grows = rng.uniform() < 0.2;
@@ -128,8 +131,9 @@ FusedCase sample_flash_attention(Rng& rng) {
   Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, grows ? 0 : -2, 2);
   Array k = uniform(rng, {s.batch, s.keys, s.heads * c.width}, -2, 2);
   Array v = uniform(rng, {s.batch, s.keys, s.heads * c.value_width}, -2, 2);
+  if (grows) c.options.scale = {};  // each key's scores exceed those of the last by 0.3
   for (std::size_t i = 0; grows && i < k.size(); ++i)
-    k.data()[i] += Real(i / (s.heads * c.width) % s.keys) / 20;
+    k.data()[i] += Real(0.3 / std::sqrt(double(c.width))) * Real(i / (s.heads * c.width) % s.keys);
   spoil_hidden(rng, c.options.mask, s, k, v);
   return against_composed(c, std::move(q), std::move(k), std::move(v));
 }

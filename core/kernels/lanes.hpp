@@ -12,7 +12,7 @@
 namespace attngrad::kernels::ATTNGRAD_ARCH {
 namespace {
 
-using vector_functions::exp_nonpositive;
+using vector_functions::exp_bounded;
 using vector_functions::multiply_add;
 
 template <class T>
@@ -55,7 +55,7 @@ inline void map(F f, T* y, std::size_t n, const In*... inputs) {
 // array of sums can stay in registers.
 template <std::size_t count, class F>
 [[gnu::always_inline]] inline void unrolled(F&& f) {
-  [&]<std::size_t... i>(std::index_sequence<i...>) [[gnu::always_inline]] {
+  [&]<std::size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
     (f(std::integral_constant<std::size_t, i>()), ...);
   }(std::make_index_sequence<count>());
 }

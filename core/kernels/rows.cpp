@@ -14,7 +14,7 @@ double softmax(const T* x, T* y, std::size_t n) {
     return -infinity<double>;
   }
   const Batch<T> shift(top);
-  map<T>([&](const auto& v) { return exp_nonpositive(v - shift); }, y, n, x);
+  map<T>([&](const auto& v) { return exp_bounded(v - shift); }, y, n, x);
   const double total = sum_lanes<T>([](const auto& v) { return v; }, T(0), n, y);
   const Batch<T> share(T(1 / total));
   map<T>([&](const auto& v) { return share * v; }, y, n, y);
@@ -42,7 +42,7 @@ LogSumExp log_sum_exp(const T* x, std::size_t n) {
   if (top == -infinity<T> || top == infinity<T> || top != top) return {double(top), 0};
   const Batch<T> shift(top);
   const double total =
-      sum_lanes<T>([&](const auto& v) { return exp_nonpositive(v - shift); }, -infinity<T>, n, x);
+      sum_lanes<T>([&](const auto& v) { return exp_bounded(v - shift); }, -infinity<T>, n, x);
   return {double(top), __builtin_log(total)};
 }
 
@@ -124,9 +124,8 @@ void cross_entropy_backward(const T* x, LogSumExp log_sum_exp, std::int64_t targ
   const Batch<T> top(static_cast<T>(log_sum_exp.top)),
       log_total(static_cast<T>(log_sum_exp.log_total));
   const Batch<T> factor(static_cast<T>(scale)), everywhere(static_cast<T>(smoothing / double(n)));
-  map<T>(
-      [&](const auto& v) { return factor * (exp_nonpositive(v - top - log_total) - everywhere); },
-      gx, n, x);
+  map<T>([&](const auto& v) { return factor * (exp_bounded(v - top - log_total) - everywhere); },
+         gx, n, x);
   gx[target] -= T(scale * (1 - smoothing));
 }
 

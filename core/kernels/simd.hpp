@@ -23,12 +23,11 @@ template <class T, class A>
   return xsimd::fma(a, b, c);
 }
 
-// exp(x) for x <= 0, to 1 unit in the last place; NaN stays. What would be smaller than the
+// exp(x) for x <= 88, to 1 unit in the last place; NaN stays. What would be smaller than the
 // smallest normal number is 0. x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the
 // polynomial of Cephes' expf.
 template <class A>
-[[gnu::always_inline]] inline xsimd::batch<float, A> exp_nonpositive(
-    const xsimd::batch<float, A>& x) {
+[[gnu::always_inline]] inline xsimd::batch<float, A> exp_bounded(const xsimd::batch<float, A>& x) {
   using V = xsimd::batch<float, A>;
   const V rounding(12582912.0f);  // 1.5 * 2^23: adding it leaves no fraction
   const V n = multiply_add(x, V(1.44269504f), rounding) - rounding;
@@ -42,7 +41,7 @@ template <class A>
   return xsimd::select(x < V(-87.3365448f), V(0.0f), y);
 }
 template <class A>
-xsimd::batch<double, A> exp_nonpositive(const xsimd::batch<double, A>& x) {
+xsimd::batch<double, A> exp_bounded(const xsimd::batch<double, A>& x) {
   return xsimd::exp(x);
 }
 
@@ -50,7 +49,7 @@ xsimd::batch<double, A> exp_nonpositive(const xsimd::batch<double, A>& x) {
 template <class T, class A>
 [[gnu::always_inline]] inline xsimd::batch<T, A> sigmoid(const xsimd::batch<T, A>& x) {
   using V = xsimd::batch<T, A>;
-  const V power = exp_nonpositive(-xsimd::abs(x)), share = V(T(1)) / (V(T(1)) + power);
+  const V power = exp_bounded(-xsimd::abs(x)), share = V(T(1)) / (V(T(1)) + power);
   return xsimd::select(x < V(T(0)), power * share, share);
 }
 

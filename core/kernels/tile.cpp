@@ -203,21 +203,23 @@ bool softmax_columns(ScoreTile<T> s, T* top, T* total, T* factors) {
   unrolled<vectors>([&](auto v) { now[v] = V::load_unaligned(top + v * V::size); });
   for (std::size_t j = 0; j < s.keys; ++j)
     unrolled<vectors>([&](auto v) { now[v] = xsimd::max(now[v], V::load_unaligned(at(j, v))); });
-  const V lowest(-infinity<T>), zero(T(0)), one(T(1));
+  const V lowest(-infinity<T>), zero(T(0)), one(T(1)), slack(static_cast<T>(largest_power));
   unrolled<vectors>([&](auto v) {
+    const V before = V::load_unaligned(top + v * V::size);
+    now[v] = xsimd::select(now[v] > before + slack, now[v], before);
     shift[v] = xsimd::select(now[v] == lowest, zero, now[v]);
     sum[v] = zero;
   });
   for (std::size_t j = 0; j < s.keys; ++j)
     unrolled<vectors>([&](auto v) {
-      const V power = exp_nonpositive(V::load_unaligned(at(j, v)) - shift[v]);
+      const V power = exp_bounded(V::load_unaligned(at(j, v)) - shift[v]);
       power.store_unaligned(at(j, v));
       sum[v] = sum[v] + power;
     });
   bool rescale = false;
   unrolled<vectors>([&](auto v) {
     const std::size_t i = v * V::size;
-    const V factor = exp_nonpositive(V::load_unaligned(top + i) - shift[v]);
+    const V factor = exp_bounded(V::load_unaligned(top + i) - shift[v]);
     const V before = V::load_unaligned(total + i);
     // what was 0 stays so, even beside a shift of +infinity or NaN
     const V kept = xsimd::select(before == zero, zero, before * factor);
@@ -256,7 +258,7 @@ void softmax_gradient(ScoreTile<T> s, const T* top, const T* inverse_total, cons
       T* slope = gradient + j * s.stride + i;
       const V score = V::load_unaligned(power);
       // a hidden score has no probability, not even beside a visible NaN
-      const V p = xsimd::select(score == lowest, zero, exp_nonpositive(score - shift) * inverse);
+      const V p = xsimd::select(score == lowest, zero, exp_bounded(score - shift) * inverse);
       p.store_unaligned(power);
       xsimd::select(p == zero, zero, factor * p * (V::load_unaligned(slope) - level))
           .store_unaligned(slope);

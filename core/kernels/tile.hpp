@@ -39,6 +39,11 @@ struct ScoreTile {
 inline constexpr std::size_t tile_lanes =
     16;  // the widest vector of any instruction set, in floats
 
+// The running maximum follows the largest score only when that has grown by this much: until then
+// what was summed before needs no new factor. Source: FlashAttention-4,
+// arXiv:2603.05451, 2026.
+inline constexpr double largest_power = 8;
+
 template <class T>
 struct TileKernels {
   // How many rows of the left factor one pass of multiply takes: pieces of a tile that are cut by a
@@ -46,7 +51,7 @@ struct TileKernels {
   std::size_t rows;
 
   // c = a b, or c += a b with `add`; rows of c are c_stride apart. Each element is summed in the
-  // order of k with fused multiply-adds, so its bits do not depend on the sizes around it. Reads
+  // order of k, so its bits do not depend on the sizes around it. Reads
   // and writes nothing outside of the factors and c.
   void (*multiply)(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add, T* c,
                    std::size_t c_stride);
@@ -64,10 +69,10 @@ struct TileKernels {
   void (*scale_rows)(T* x, std::size_t stride, std::size_t rows, std::size_t columns,
                      const T* factors);
 
-  // One step of the running softmax. Per query, top is the largest score and total the sum of
-  // exp(score - top) so far. Writes exp(score - top) over the scores; updates top and total; what
-  // was accumulated before must be multiplied by factors. Returns whether a factor is not 1. Where
-  // top is -infinity, the powers and total are 0.
+  // One step of the running softmax. Per query, top is a score that none so far exceeds by more
+  // than largest_power, and total the sum of exp(score - top) so far. Writes exp(score - top) over
+  // the scores; updates top and total; what was accumulated before must be multiplied by factors.
+  // Returns whether a factor is not 1. Where top is -infinity, the powers and total are 0.
   bool (*softmax_step)(ScoreTile<T> scores, T* top, T* total, T* factors);
   // The scores' gradient. powers holds scores and becomes P = exp(score - top) * inverse_total;
   // gradient holds dP and becomes scale * P * (dP - delta), exactly 0 where P is. top is finite.

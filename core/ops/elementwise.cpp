@@ -45,6 +45,15 @@ Variable unary(const char* op, const Variable& x) {
 }
 
 Variable binary(kernels::Binary loop, const char* op, const Variable& a, const Variable& b) {
+  if (a.shape() == b.shape()) {  // the usual case, without strides
+    Array y = uninitialized(a.shape());
+    const auto run = vector_kernels<Real>().binary[std::size_t(loop)];
+    parallel_chunks(y.size(), task_size, [&](std::size_t begin, std::size_t end) {
+      run({a.value().data() + begin, 1}, {b.value().data() + begin, 1}, y.data() + begin,
+          end - begin);
+    });
+    return Variable(std::move(y));
+  }
   const Shape shape = broadcast_shape(op, a.shape(), b.shape());
   Array y = uninitialized(shape);
   kernels::binary(loop, shape, a.value().data(), broadcast_strides(a.shape(), shape),

@@ -8,7 +8,7 @@ namespace attngrad::kernels {
 
 // A tile is so many queries by so many keys. They set how work is cut, so results depend on them in
 // the last bits, and on nothing else about the machine.
-inline constexpr std::size_t flash_queries = 64, flash_keys = 96;
+inline constexpr std::size_t flash_queries = 96, flash_keys = 96;
 
 // What is kept of each query's softmax: exp(score - top) * inverse_total is its probability. Both
 // 0 for a query that sees nothing.

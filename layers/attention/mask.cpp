@@ -50,17 +50,17 @@ Mask visible_where(Bools visible) {
               visible.shape());
   if (rank == 2) visible.reshape(Shape{1, 1, visible.shape()[0], visible.shape()[1]});
   Mask mask;
-  mask.arrays_.push_back(std::move(visible));
+  mask.arrays_.push_back(std::make_shared<const Bools>(std::move(visible)));
   return mask;
 }
 
 void Mask::check(const AttentionSizes& sizes) const {
   const Shape full{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
-  for (const Bools& array : arrays_)
+  for (const auto& array : arrays_)
     for (std::size_t axis = 0; axis < 4; ++axis)
-      check_shape(array.shape()[axis] == full[axis] || array.shape()[axis] == 1,
+      check_shape(array->shape()[axis] == full[axis] || array->shape()[axis] == 1,
                   "attention: the mask must fit (batch, heads, queries, keys) = ", full, ", got ",
-                  array.shape());
+                  array->shape());
 }
 
 bool Mask::visible(const AttentionSizes& sizes, std::size_t batch, std::size_t head,
@@ -68,7 +68,7 @@ bool Mask::visible(const AttentionSizes& sizes, std::size_t batch, std::size_t h
   for (const auto& offset : causal_)
     if (std::ptrdiff_t(key) > std::ptrdiff_t(query) + offset_of(offset, sizes)) return false;
   return std::all_of(arrays_.begin(), arrays_.end(),
-                     [&](const Bools& array) { return flag_row(array, batch, head, query)(key); });
+                     [&](const auto& array) { return flag_row(*array, batch, head, query)(key); });
 }
 
 std::size_t Mask::key_end(const AttentionSizes& sizes, std::size_t query) const {
@@ -89,10 +89,10 @@ Visible Mask::look(const AttentionSizes& sizes, const ScorePlace& p) const {
   const std::size_t query_end = p.first_query + p.queries, end = p.first_key + p.keys;
   if (key_end(sizes, query_end - 1) <= p.first_key) return Visible::none;
   bool all = key_end(sizes, p.first_query) >= end;
-  for (const Bools& array : arrays_) {
+  for (const auto& array : arrays_) {
     std::size_t shown = 0;
     for (std::size_t query = p.first_query; query < query_end; ++query) {
-      const FlagRow row = flag_row(array, p.batch, p.head, query);
+      const FlagRow row = flag_row(*array, p.batch, p.head, query);
       const bool* first = row.flags + p.first_key * row.step;
       shown +=
           row.step == 0 ? *first * p.keys : std::size_t(std::count(first, first + p.keys, true));
@@ -125,9 +125,9 @@ void Mask::overwrite_hidden(const AttentionSizes& sizes, const ScoreBlock<T>& bl
       for (std::size_t i = 0; i < hidden; ++i) at(i, j) = value;
     }
   }
-  for (const Bools& array : arrays_)
+  for (const auto& array : arrays_)
     for (std::size_t i = 0; i < block.queries; ++i) {
-      const FlagRow shows = flag_row(array, block.batch, block.head, block.first_query + i);
+      const FlagRow shows = flag_row(*array, block.batch, block.head, block.first_query + i);
       for (std::size_t j = 0; j < block.keys; ++j)
         if (!shows(block.first_key + j)) at(i, j) = value;
     }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -64,7 +65,7 @@ class Mask {
 
  private:
   std::vector<std::optional<std::ptrdiff_t>> causal_;
-  std::vector<Bools> arrays_;
+  std::vector<std::shared_ptr<const Bools>> arrays_;  // shared by the copies that kernels keep
 };
 
 Mask operator&(const Mask& a, const Mask& b);
