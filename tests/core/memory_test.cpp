@@ -50,7 +50,7 @@ TEST_CASE("a report names layers, and adds up to what a step keeps alive", "[mem
   REQUIRE(attention);
   const double alive = double(report.bytes_alive - before);
   CAPTURE(total, alive);
-  REQUIRE(double(total) > 0.75 * alive);  // the pool rounds sizes up by at most a fifth
+  REQUIRE(double(total) > 0.75 * alive);   // the pool rounds sizes up by at most a fifth
   REQUIRE(double(total) <= 1.02 * alive);  // a norm's statistics are not in the pool
   REQUIRE(report.most_bytes_alive >= report.bytes_alive);
   std::ostringstream out;
