@@ -41,12 +41,15 @@ void parallel_for(std::size_t count, Body&& body, double operations = worth_thre
 // Calls body(begin, end) for consecutive pieces of [0, count) of `grain` elements (the last may be
 // shorter).
 template <class Body>
-void parallel_chunks(std::size_t count, std::size_t grain, Body&& body) {
+void parallel_chunks(std::size_t count, std::size_t grain, Body&& body,
+                     double operations = worth_threads) {
   if (count == 0) return;
-  parallel_for((count + grain - 1) / grain, [&](std::size_t i) {
-    const std::size_t begin = i * grain;
-    body(begin, begin + grain < count ? begin + grain : count);
-  });
+  parallel_for((count + grain - 1) / grain,
+               [&](std::size_t i) {
+                 const std::size_t begin = i * grain;
+                 body(begin, begin + grain < count ? begin + grain : count);
+               },
+               operations);
 }
 
 }  // namespace attngrad

@@ -22,16 +22,19 @@ std::vector<Array> backward(const Variable& x, const Variable& bias, const Array
   const std::size_t grain = rows_per_piece(width), pieces = (rows + grain - 1) / grain;
   const auto slope = vector_kernels<Real>().unary_slope[formula::Unary::index_of<Formula>()];
   Array gx = uninitialized(x.shape()), gbias = zeros({pieces, width});
-  parallel_chunks(rows, grain, [&](std::size_t begin, std::size_t end) {
-    Array sum = uninitialized({width});
-    for (std::size_t row = begin; row < end; ++row) {
-      const std::size_t at = row * width;
-      add_bias(x.value().data() + at, bias, sum.data());
-      slope(g.data() + at, sum.data(), gx.data() + at, width);
-      vector_kernels<Real>().accumulate(gx.data() + at, gbias.data() + begin / grain * width,
-                                        width);
-    }
-  });
+  parallel_chunks(
+      rows, grain,
+      [&](std::size_t begin, std::size_t end) {
+        Array sum = uninitialized({width});
+        for (std::size_t row = begin; row < end; ++row) {
+          const std::size_t at = row * width;
+          add_bias(x.value().data() + at, bias, sum.data());
+          slope(g.data() + at, sum.data(), gx.data() + at, width);
+          vector_kernels<Real>().accumulate(gx.data() + at, gbias.data() + begin / grain * width,
+                                            width);
+        }
+      },
+      row_operations(x.size()));
   return {std::move(gx), sum_pieces(gbias, width)};
 }
 
@@ -42,12 +45,15 @@ Variable forward(const char* op, const Variable& x, const Variable& bias, Compos
   const std::size_t width = bias.size(), rows = x.size() / std::max<std::size_t>(1, width);
   const auto value = vector_kernels<Real>().unary[formula::Unary::index_of<Formula>()];
   Array y = uninitialized(x.shape());
-  parallel_chunks(rows, kernels::rows_per_task(width), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t at = begin * width; at < end * width; at += width) {
-      add_bias(x.value().data() + at, bias, y.data() + at);
-      value(y.data() + at, y.data() + at, width);
-    }
-  });
+  parallel_chunks(
+      rows, kernels::rows_per_task(width),
+      [&](std::size_t begin, std::size_t end) {
+        for (std::size_t at = begin * width; at < end * width; at += width) {
+          add_bias(x.value().data() + at, bias, y.data() + at);
+          value(y.data() + at, y.data() + at, width);
+        }
+      },
+      row_operations(x.size()));
   return record_joint(
       op, Variable(std::move(y)), {x, bias},
       [x, bias](const Array& g) { return backward<Formula>(x, bias, g); }, std::move(composed));

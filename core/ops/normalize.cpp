@@ -32,14 +32,17 @@ std::vector<Array> backward(Mean mean, const Variable& x, const Variable& gain, 
   const std::size_t grain = rows_per_piece(width);
   const std::size_t pieces = (rows + grain - 1) / grain;
   Array ggain = zeros({pieces, width}), gshift = zeros({shifted ? pieces : 0, width});
-  parallel_chunks(rows, grain, [&](std::size_t begin, std::size_t end) {
-    const std::size_t piece = begin / grain * width;
-    for (std::size_t row = begin; row < end; ++row)
-      row_kernels<Real>().normalize_backward(
-          x.value().data() + row * width, gain.value().data(), g.data() + row * width,
-          mean == Mean::removed, statistics[row], gx.data() + row * width, ggain.data() + piece,
-          shifted ? gshift.data() + piece : nullptr, width);
-  });
+  parallel_chunks(
+      rows, grain,
+      [&](std::size_t begin, std::size_t end) {
+        const std::size_t piece = begin / grain * width;
+        for (std::size_t row = begin; row < end; ++row)
+          row_kernels<Real>().normalize_backward(
+              x.value().data() + row * width, gain.value().data(), g.data() + row * width,
+              mean == Mean::removed, statistics[row], gx.data() + row * width, ggain.data() + piece,
+              shifted ? gshift.data() + piece : nullptr, width);
+      },
+      row_operations(x.size()));
   std::vector<Array> gradients{std::move(gx), sum_pieces(ggain, width)};
   if (shifted) gradients.push_back(sum_pieces(gshift, width));
   return gradients;
@@ -55,16 +58,20 @@ Variable normalize(const char* op, Mean mean, Variable& x, const std::vector<Var
   Array y = uninitialized(x.shape());
   Real* const sums = terms.empty() ? nullptr : x.edit().data();
   const auto add = vector_kernels<Real>().binary[std::size_t(kernels::Binary::add)];
-  parallel_chunks(rows, rows_per_piece(width), [&](auto begin, auto end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      const std::size_t at = row * width;
-      if (sums != nullptr)
-        add({terms[0].value().data() + at, 1}, {terms[1].value().data() + at, 1}, sums + at, width);
-      row_kernels<Real>().normalize(x.value().data() + at, gain.value().data(),
-                                    shifted ? shift.value().data() : nullptr, mean == Mean::removed,
-                                    double(epsilon), y.data() + at, &statistics[row], width);
-    }
-  });
+  parallel_chunks(
+      rows, rows_per_piece(width),
+      [&](auto begin, auto end) {
+        for (std::size_t row = begin; row < end; ++row) {
+          const std::size_t at = row * width;
+          if (sums != nullptr)
+            add({terms[0].value().data() + at, 1}, {terms[1].value().data() + at, 1}, sums + at,
+                width);
+          row_kernels<Real>().normalize(
+              x.value().data() + at, gain.value().data(), shifted ? shift.value().data() : nullptr,
+              mean == Mean::removed, double(epsilon), y.data() + at, &statistics[row], width);
+        }
+      },
+      row_operations(x.size()));
   if (sums != nullptr) {
     const auto pass_on = [](const Variable& g) { return g; };
     x = record("add", x, edge(terms[0], pass_on), edge(terms[1], pass_on));

@@ -15,6 +15,9 @@ inline std::size_t rows_per_piece(std::size_t width) {
   return std::clamp<std::size_t>(kernels::task_size / std::max<std::size_t>(1, width), 16, 64);
 }
 
+// About how many operations a norm or an activation takes for so many elements.
+inline double row_operations(std::size_t elements) { return 25.0 * double(elements); }
+
 // The sums of the pieces (pieces, width), in their order.
 inline Array sum_pieces(const Array& pieces, std::size_t width) {
   std::vector<double> total(width, 0.0);

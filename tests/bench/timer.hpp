@@ -10,5 +10,6 @@ std::size_t minor_page_faults();
 // The most memory this process ever had, in MiB.
 double peak_resident_mib();
 
-// The rate of OpenBLAS at n = 1024 with that many threads, in GFLOP/s: the best of some runs.
+// The rate of OpenBLAS at n = 1024 with that many threads, in GFLOP/s: the median, as of
+// everything that is compared with it.
 double sgemm_gflops(int threads);
