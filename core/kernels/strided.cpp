@@ -119,8 +119,9 @@ void reduce(Reduction how, const Shape& shape, const std::vector<bool>& reduced,
   std::size_t kept = 1, gone = 1;
   for (std::size_t i = 0; i < sizes.size(); ++i) (kinds[i] ? gone : kept) *= sizes[i];
 
-  if (kinds.empty() || kinds == std::vector<bool>{true} || kinds == std::vector<bool>{false} ||
-      kinds == std::vector<bool>{false, true}) {
+  if (gone == 1) {  // nothing to add up: every reduction of one element is that element
+    std::copy_n(x, kept, y);
+  } else if (kinds == std::vector<bool>{true} || kinds == std::vector<bool>{false, true}) {
     reduce_rows(how, x, kept, gone, y);
   } else if (kinds == std::vector<bool>{true, false} ||
              kinds == std::vector<bool>{false, true, false}) {

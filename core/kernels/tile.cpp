@@ -233,7 +233,7 @@ bool softmax_columns(ScoreTile<T> s, T* top, T* total, T* factors) {
 
 template <class T>
 bool softmax_step(ScoreTile<T> s, T* top, T* total, T* factors) {
-  constexpr std::size_t width = Batch<T>::size, many = 4;
+  constexpr std::size_t width = Batch<T>::size, many = 3;  // three divides a whole tile
   bool rescale = false;
   std::size_t i = 0;
   for (; i + many * width <= s.queries; i += many * width)
