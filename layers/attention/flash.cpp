@@ -13,7 +13,6 @@ inline namespace ATTNGRAD_PRECISION {
 namespace {
 
 using kernels::flash_queries;
-using kernels::HeadView;
 
 // What the backward pass needs of the forward.
 struct Kept {
@@ -93,12 +92,15 @@ Heads packed(const Heads& like) {
 }
 
 void add_array(Array& from, const Heads& from_places, Array& to, const Heads& places) {
-  parallel_for(places.batch * places.heads, [&](std::size_t i) {
-    const auto x = head_view(from, from_places, i / places.heads, i % places.heads);
-    const auto y = head_view(to, places, i / places.heads, i % places.heads);
-    for (std::size_t t = 0; t < x.length; ++t)
-      kernels::add_into(x.data + t * x.stride, y.data + t * y.stride, x.width);
-  });
+  parallel_for(
+      places.batch * places.heads,
+      [&](std::size_t i) {
+        const auto x = head_view(from, from_places, i / places.heads, i % places.heads);
+        const auto y = head_view(to, places, i / places.heads, i % places.heads);
+        for (std::size_t t = 0; t < x.length; ++t)
+          kernels::add_into(x.data + t * x.stride, y.data + t * y.stride, x.width);
+      },
+      double(from.size()));
 }
 
 // Adds to dq, dk and dv, which may be one array.
@@ -124,21 +126,24 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const
                       : KeyGradients{own_k, own_v, &own[2 * range - 2], &own[2 * range - 1]};
   };
 
-  parallel_for(heads * ranges, [&](std::size_t task) {
-    const std::size_t head = task / ranges, range = task % ranges;
-    const std::size_t b = head / s.heads, h = head % s.heads, row = head * s.queries;
-    const KeyGradients to = key_gradients(range);
-    kernels::flash_backward<Real>({kept.options.mask, s, b, h},
-                                  {kept.scale,
-                                   head_view(in.q, b, h),
-                                   head_view(in.k, b, h),
-                                   head_view(in.v, b, h),
-                                   output_view(y, s, in.v.width, b, h),
-                                   output_view(dy, s, in.v.width, b, h),
-                                   {kept.top.data() + row, kept.inverse_total.data() + row}},
-                                  bounds[range], bounds[range + 1], head_view(dq, in.q, b, h),
-                                  head_view(*to.dk, to.k, b, h), head_view(*to.dv, to.v, b, h));
-  });
+  parallel_for(
+      heads * ranges,
+      [&](std::size_t task) {
+        const std::size_t head = task / ranges, range = task % ranges;
+        const std::size_t b = head / s.heads, h = head % s.heads, row = head * s.queries;
+        const KeyGradients to = key_gradients(range);
+        kernels::flash_backward<Real>({kept.options.mask, s, b, h},
+                                      {kept.scale,
+                                       head_view(in.q, b, h),
+                                       head_view(in.k, b, h),
+                                       head_view(in.v, b, h),
+                                       output_view(y, s, in.v.width, b, h),
+                                       output_view(dy, s, in.v.width, b, h),
+                                       {kept.top.data() + row, kept.inverse_total.data() + row}},
+                                      bounds[range], bounds[range + 1], head_view(dq, in.q, b, h),
+                                      head_view(*to.dk, to.k, b, h), head_view(*to.dv, to.v, b, h));
+      },
+      5 * product_operations(s, in.q.width));
   for (std::size_t range = 1; range < ranges; ++range) {
     const KeyGradients from = key_gradients(range);
     add_array(*from.dk, from.k, dk, in.k);
