@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/errors.hpp"
 #include "core/kernels/rows.hpp"
@@ -42,27 +43,31 @@ const TileKernels<T>& tiles();
 
 namespace {
 
+template <class T>
+struct Tables {
+  const VectorKernels<T>& (*vectors)();
+  const RowKernels<T>& (*rows)();
+  const TileKernels<T>& (*tiles)();
+};
+
 struct InstructionSet {
   const char* name;
   bool (*runs_here)();
-  const VectorKernels<float>& (*float_vectors)();
-  const VectorKernels<double>& (*double_vectors)();
-  const RowKernels<float>& (*float_rows)();
-  const RowKernels<double>& (*double_rows)();
-  const TileKernels<float>& (*float_tiles)();
-  const TileKernels<double>& (*double_tiles)();
+  Tables<float> in_float;
+  Tables<double> in_double;
 };
 
 // From the worst to the best. The compiler's run-time checks ask the operating system too.
 constexpr std::array instruction_sets{
-    InstructionSet{"baseline", [] { return true; }, baseline::vectors<float>,
-                   baseline::vectors<double>, baseline::rows<float>, baseline::rows<double>,
-                   baseline::tiles<float>, baseline::tiles<double>},
+    InstructionSet{"baseline",
+                   [] { return true; },
+                   {baseline::vectors, baseline::rows, baseline::tiles},
+                   {baseline::vectors, baseline::rows, baseline::tiles}},
 #ifdef ATTNGRAD_X86
     InstructionSet{"avx2",
                    [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
-                   avx2::vectors<float>, avx2::vectors<double>, avx2::rows<float>,
-                   avx2::rows<double>, avx2::tiles<float>, avx2::tiles<double>},
+                   {avx2::vectors, avx2::rows, avx2::tiles},
+                   {avx2::vectors, avx2::rows, avx2::tiles}},
     InstructionSet{"avx512",
                    [] {
                      return __builtin_cpu_supports("avx512f") &&
@@ -71,8 +76,8 @@ constexpr std::array instruction_sets{
                             __builtin_cpu_supports("avx512dq") &&
                             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
                    },
-                   avx512::vectors<float>, avx512::vectors<double>, avx512::rows<float>,
-                   avx512::rows<double>, avx512::tiles<float>, avx512::tiles<double>},
+                   {avx512::vectors, avx512::rows, avx512::tiles},
+                   {avx512::vectors, avx512::rows, avx512::tiles}},
 #endif
 };
 
@@ -91,36 +96,35 @@ const InstructionSet& choose() {
   return *best;
 }
 
-const InstructionSet& chosen() {
+template <class T>
+const Tables<T>& chosen() {
   static const InstructionSet& set = choose();
-  return set;
+  if constexpr (std::is_same_v<T, float>)
+    return set.in_float;
+  else
+    return set.in_double;
 }
 
 }  // namespace
 
-template <>
-const VectorKernels<float>& vector_kernels<float>() {
-  return chosen().float_vectors();
+template <class T>
+const VectorKernels<T>& vector_kernels() {
+  return chosen<T>().vectors();
 }
-template <>
-const VectorKernels<double>& vector_kernels<double>() {
-  return chosen().double_vectors();
+template <class T>
+const RowKernels<T>& row_kernels() {
+  return chosen<T>().rows();
 }
-template <>
-const RowKernels<float>& row_kernels<float>() {
-  return chosen().float_rows();
+template <class T>
+const TileKernels<T>& tile_kernels() {
+  return chosen<T>().tiles();
 }
-template <>
-const RowKernels<double>& row_kernels<double>() {
-  return chosen().double_rows();
-}
-template <>
-const TileKernels<float>& tile_kernels<float>() {
-  return chosen().float_tiles();
-}
-template <>
-const TileKernels<double>& tile_kernels<double>() {
-  return chosen().double_tiles();
-}
+
+template const VectorKernels<float>& vector_kernels();
+template const VectorKernels<double>& vector_kernels();
+template const RowKernels<float>& row_kernels();
+template const RowKernels<double>& row_kernels();
+template const TileKernels<float>& tile_kernels();
+template const TileKernels<double>& tile_kernels();
 
 }  // namespace attngrad::kernels

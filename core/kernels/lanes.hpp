@@ -92,25 +92,6 @@ struct ReadWide {
     return __builtin_convertvector(numbers, Wide);
   }
 };
-template <class T>
-void write(Wide numbers, T* y, std::size_t i) {
-  using Narrow [[gnu::vector_size(wide_lanes * sizeof(T))]] = T;
-  const Narrow narrow = __builtin_convertvector(numbers, Narrow);
-  __builtin_memcpy(y + i, &narrow, sizeof narrow);
-}
-template <class T>
-void write(double number, T* y, std::size_t i) {
-  y[i] = T(number);
-}
-
-// Calls f(read, i) for all elements, several at a time while there are.
-template <class F>
-inline void for_each_wide(std::size_t n, F f) {
-  std::size_t i = 0;
-  for (; i + wide_lanes <= n; i += wide_lanes) f(ReadWide(), i);
-  for (; i < n; ++i) f(ReadOne(), i);
-}
-
 // The sum of term(read, i), pairwise over blocks, each block over 16 lanes in double.
 template <class Term>
 double sum_terms(std::size_t begin, std::size_t end, Term term) {

@@ -66,7 +66,12 @@ double dot(const T* a, const T* b, std::size_t n) {
 
 template <class T>
 void accumulate_wide(const T* x, double* sums, std::size_t n) {
-  for_each_wide(n, [=](auto read, std::size_t i) { write(read(sums, i) + read(x, i), sums, i); });
+  std::size_t i = 0;
+  for (; i + wide_lanes <= n; i += wide_lanes) {
+    const Wide sum = ReadWide()(sums, i) + ReadWide()(x, i);
+    __builtin_memcpy(sums + i, &sum, sizeof sum);
+  }
+  for (; i < n; ++i) sums[i] += x[i];
 }
 
 inline float square_root(float x) { return __builtin_sqrtf(x); }
