@@ -1,20 +1,12 @@
 #include "layers/attention/attention_steps.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/kernels/rows.hpp"
+#include "core/kernels/tile.hpp"
 
 namespace attngrad::kernels {
 namespace {
-
-template <class T>
-bool all_finite(HeadView<const T> x) {
-  for (std::size_t i = 0; i < x.length; ++i)
-    for (std::size_t d = 0; d < x.width; ++d)
-      if (!std::isfinite(x.data[i * x.stride + d])) return false;
-  return true;
-}
 
 // to_i += factor * sum over j of weights_ij from_j, or with `transposed` to_j += factor * sum over
 // i of weights_ij from_i. weights is (queries, keys). A hidden pair adds nothing, so numbers that
@@ -24,7 +16,8 @@ template <class T>
 void add_product(const HeadMask& m, T factor, const T* weights, bool transposed,
                  HeadView<const T> from, HeadView<T> to) {
   const std::size_t keys = m.sizes.keys;
-  if (m.mask.hides_nothing() || all_finite(from)) {
+  if (m.mask.hides_nothing() ||
+      tile_kernels<T>().all_finite(from.data, from.stride, from.length, from.width)) {
     gemm<T>({to.length, to.width, from.length}, factor, {weights, keys, transposed},
             {from.data, from.stride}, T(1), to.data, to.stride);
     return;

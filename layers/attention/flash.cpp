@@ -4,7 +4,6 @@
 
 #include "core/kernels/strided.hpp"
 #include "core/parallel.hpp"
-#include "layers/attention/composed.hpp"
 #include "layers/attention/flash_tiles.hpp"
 #include "layers/attention/sources.hpp"
 
@@ -103,9 +102,9 @@ void add_array(Array& from, const Heads& from_places, Array& to, const Heads& pl
       double(from.size()));
 }
 
-// Adds to dq, dk and dv, which may be one array.
+// Adds to the gradients.
 void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const Array& dy,
-              Array& dq, Array& dk, Array& dv) {
+              const GradientArrays& gradients) {
   const AttentionSizes& s = kept.sizes;
   const std::size_t heads = s.batch * s.heads;
   // with few heads, their queries are shared out too
@@ -122,7 +121,7 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const
     for (const Heads* h : {&own_k, &own_v})
       own.push_back(zeros({h->batch, h->heads, h->length, h->width}));
   const auto key_gradients = [&](std::size_t range) {
-    return range == 0 ? KeyGradients{in.k, in.v, &dk, &dv}
+    return range == 0 ? KeyGradients{in.k, in.v, gradients.dk, gradients.dv}
                       : KeyGradients{own_k, own_v, &own[2 * range - 2], &own[2 * range - 1]};
   };
 
@@ -140,14 +139,15 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const
                                        output_view(y, s, in.v.width, b, h),
                                        output_view(dy, s, in.v.width, b, h),
                                        {kept.top.data() + row, kept.inverse_total.data() + row}},
-                                      bounds[range], bounds[range + 1], head_view(dq, in.q, b, h),
+                                      bounds[range], bounds[range + 1],
+                                      head_view(*gradients.dq, in.q, b, h),
                                       head_view(*to.dk, to.k, b, h), head_view(*to.dv, to.v, b, h));
       },
       5 * product_operations(s, in.q.width));
   for (std::size_t range = 1; range < ranges; ++range) {
     const KeyGradients from = key_gradients(range);
-    add_array(*from.dk, from.k, dk, in.k);
-    add_array(*from.dv, from.v, dv, in.v);
+    add_array(*from.dk, from.k, *gradients.dk, in.k);
+    add_array(*from.dv, from.v, *gradients.dv, in.v);
   }
 }
 
@@ -157,19 +157,14 @@ AttentionOutput flash_attention(const AttentionInputs& inputs, const AttentionOp
   auto kept = std::make_shared<Kept>(Kept{
       options, check_attention(inputs, options), Real(attention_scale(inputs, options)), {}, {}});
   AttentionOutput out = forward(inputs, *kept);
-  const Sources sources(inputs);
-
-  const auto analytic = [inputs, kept, sources, y = saved(out.output)](const Array& dy) {
-    std::vector<Array> gradients = sources.zero_gradients();
-    backward(inputs, *kept, y().value(), dy, gradients[sources.q], gradients[sources.k],
-             gradients[sources.v]);
-    return gradients;
-  };
-  const auto composed = [inputs, options, sources](const std::vector<Variable>& arrays) {
-    return composed_attention(sources.with(inputs, arrays), options).output;
-  };
   saves_bytes((kept->top.size() + kept->inverse_total.size()) * sizeof(Real));
-  out.output = record_joint("flash_attention", out.output, sources.arrays, analytic, composed);
+  const Sources sources(inputs);
+  const auto add = [inputs, kept, y = saved(out.output)](const Array& dy,
+                                                         const GradientArrays& to) {
+    backward(inputs, *kept, y().value(), dy, to);
+  };
+  out.output = record_joint("flash_attention", out.output, sources.arrays(), sources.backward(add),
+                            sources.composed(options));
   return out;
 }
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "core/kernels/tile.hpp"
-#include "core/pool.hpp"
 
 namespace attngrad::kernels {
 namespace {
@@ -13,22 +11,6 @@ namespace {
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
-
-// Room for the passes of one task, from the pool.
-template <class T>
-class Scratch {
- public:
-  explicit Scratch(std::size_t size) : size_(size), data_(PoolAllocator<T>().allocate(size)) {}
-  ~Scratch() { PoolAllocator<T>().deallocate(data_, size_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  T* data() { return data_; }
-
- private:
-  std::size_t size_;
-  T* data_;
-};
 
 template <class T>
 HeadView<T> rows_of(HeadView<T> x, std::size_t first, std::size_t count) {
@@ -171,7 +153,7 @@ void flash_forward(const HeadMask& mask, T scale, HeadView<const T> q, HeadView<
                    RowSoftmax<T> softmax, T* log_sum_exp) {
   const TileKernels<T>& kernels = tile_kernels<T>();
   const std::size_t lanes = round_up(count, tile_lanes);
-  Scratch<T> room((q.width + flash_keys) * lanes);
+  auto room = ArrayOf<T>::from_shape({(q.width + flash_keys) * lanes});
   T* columns = room.data();  // Q^T: (width, queries)
   T* scores = columns + q.width * lanes;
   T top[flash_queries], total[flash_queries], factors[flash_queries];
@@ -225,7 +207,7 @@ void flash_backward(const HeadMask& mask, const FlashBackward<T>& in, std::size_
                     std::size_t last, HeadView<T> dq, HeadView<T> dk, HeadView<T> dv) {
   const TileKernels<T>& kernels = tile_kernels<T>();
   constexpr std::size_t lanes = flash_queries;
-  Scratch<T> room((in.q.width + in.v.width + 2 * flash_keys) * lanes);
+  auto room = ArrayOf<T>::from_shape({(in.q.width + in.v.width + 2 * flash_keys) * lanes});
   T* q_columns = room.data();                      // scale Q^T
   T* dy_columns = q_columns + in.q.width * lanes;  // dY^T
   T* scores = dy_columns + in.v.width * lanes;     // S, then P

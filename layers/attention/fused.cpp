@@ -35,11 +35,6 @@ Array forward(const AttentionInputs& in, Kept& kept, Array& log_sum_exp) {
   return y;
 }
 
-// Where the gradients of queries, keys and values go; the three may be one array.
-struct GradientArrays {
-  Array *dq, *dk, *dv;
-};
-
 // Steps 1 to 5 over all heads. dweights: null, or an array like the weights that receives dA; then
 // dE is left in dscores.
 void backward(const AttentionInputs& in, const Kept& kept, const Array& dy,
@@ -70,21 +65,14 @@ AttentionOutput fused_attention(const AttentionInputs& inputs, const AttentionOp
   const AttentionSizes& s = kept->sizes;
   Array log_sum_exp = uninitialized({s.batch, s.heads, s.queries});
   Variable y(forward(inputs, *kept, log_sum_exp));
-  const Sources sources(inputs);
-
-  const auto analytic = [inputs, kept, sources](const Array& dy) {
-    std::vector<Array> gradients = sources.zero_gradients();
-    Array dscores;
-    backward(inputs, *kept, dy,
-             {&gradients[sources.q], &gradients[sources.k], &gradients[sources.v]}, nullptr,
-             dscores);
-    return gradients;
-  };
-  const auto composed = [inputs, options, sources](const std::vector<Variable>& arrays) {
-    return composed_attention(sources.with(inputs, arrays), options).output;
-  };
   saves_bytes(kept->weights.size() * sizeof(Real));
-  y = record_joint("attention", y, sources.arrays, analytic, composed);
+  const Sources sources(inputs);
+  const auto add = [inputs, kept](const Array& dy, const GradientArrays& to) {
+    Array dscores;
+    backward(inputs, *kept, dy, to, nullptr, dscores);
+  };
+  y = record_joint("attention", y, sources.arrays(), sources.backward(add),
+                   sources.composed(options));
   return {y, std::move(log_sum_exp)};
 }
 

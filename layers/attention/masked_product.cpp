@@ -1,8 +1,6 @@
 #include "layers/attention/masked_product.hpp"
 
-#include <algorithm>
-#include <cmath>
-
+#include "core/kernels/tile.hpp"
 #include "core/ops/elementwise.hpp"
 
 namespace attngrad {
@@ -10,7 +8,7 @@ inline namespace ATTNGRAD_PRECISION {
 namespace {
 
 bool all_finite(const Array& x) {
-  return std::all_of(x.data(), x.data() + x.size(), [](Real v) { return std::isfinite(v); });
+  return kernels::tile_kernels<Real>().all_finite(x.data(), x.size(), 1, x.size());
 }
 
 // x with zeros where it is hidden

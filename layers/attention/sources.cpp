@@ -1,5 +1,7 @@
 #include "layers/attention/sources.hpp"
 
+#include "layers/attention/composed.hpp"
+
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
@@ -34,26 +36,36 @@ kernels::HeadView<Real> output_view(Array& array, const AttentionSizes& sizes, s
 }
 
 Sources::Sources(const AttentionInputs& inputs)
-    : q(find(inputs.q)), k(find(inputs.k)), v(find(inputs.v)) {}
+    : inputs_(inputs),
+      q_(find(inputs.q.array)),
+      k_(find(inputs.k.array)),
+      v_(find(inputs.v.array)) {}
 
-std::vector<Array> Sources::zero_gradients() const {
-  std::vector<Array> gradients;
-  for (const Variable& array : arrays) gradients.push_back(zeros(array.shape()));
-  return gradients;
+std::size_t Sources::find(const Variable& array) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i)
+    if (arrays_[i].same_as(array)) return i;
+  arrays_.push_back(array);
+  return arrays_.size() - 1;
 }
 
-AttentionInputs Sources::with(AttentionInputs inputs, const std::vector<Variable>& others) const {
-  inputs.q.array = others[q];
-  inputs.k.array = others[k];
-  inputs.v.array = others[v];
-  return inputs;
+JointBackward Sources::backward(
+    std::function<void(const Array& dy, const GradientArrays& to)> add) const {
+  return [sources = *this, add = std::move(add)](const Array& dy) {
+    std::vector<Array> gradients;
+    for (const Variable& array : sources.arrays_) gradients.push_back(zeros(array.shape()));
+    add(dy, {&gradients[sources.q_], &gradients[sources.k_], &gradients[sources.v_]});
+    return gradients;
+  };
 }
 
-std::size_t Sources::find(const Heads& heads) {
-  for (std::size_t i = 0; i < arrays.size(); ++i)
-    if (arrays[i].same_as(heads.array)) return i;
-  arrays.push_back(heads.array);
-  return arrays.size() - 1;
+Composed Sources::composed(const AttentionOptions& options) const {
+  return [sources = *this, options](const std::vector<Variable>& arrays) {
+    AttentionInputs inputs = sources.inputs_;
+    inputs.q.array = arrays[sources.q_];
+    inputs.k.array = arrays[sources.k_];
+    inputs.v.array = arrays[sources.v_];
+    return composed_attention(inputs, options).output;
+  };
 }
 
 }  // namespace ATTNGRAD_PRECISION

@@ -17,20 +17,29 @@ kernels::HeadView<const Real> output_view(const Array& array, const AttentionSiz
 kernels::HeadView<Real> output_view(Array& array, const AttentionSizes& sizes, std::size_t width,
                                     std::size_t batch, std::size_t head);
 
-// The arrays that queries, keys and values lie in, each once, and which of them holds which: the
-// inputs of an attention op, in the order of its gradients.
-struct Sources {
-  std::vector<Variable> arrays;
-  std::size_t q, k, v;
+// Where the gradients of queries, keys and values go; the three may be one array.
+struct GradientArrays {
+  Array *dq, *dk, *dv;
+};
 
+// The arrays that queries, keys and values lie in, each once: the inputs of an attention op, in the
+// order of its gradients. With them a kernel calls record_joint.
+class Sources {
+ public:
   explicit Sources(const AttentionInputs& inputs);
-  // Zeros like each of the arrays.
-  std::vector<Array> zero_gradients() const;
-  // The inputs with other arrays in the same places.
-  AttentionInputs with(AttentionInputs inputs, const std::vector<Variable>& others) const;
+
+  const std::vector<Variable>& arrays() const { return arrays_; }
+  // A joint backward made of one that adds what dY gives to the gradients.
+  JointBackward backward(std::function<void(const Array& dy, const GradientArrays& to)> add) const;
+  // composed_attention of other arrays in the same places.
+  Composed composed(const AttentionOptions& options) const;
 
  private:
-  std::size_t find(const Heads& heads);
+  std::size_t find(const Variable& array);
+
+  AttentionInputs inputs_;
+  std::vector<Variable> arrays_;
+  std::size_t q_, k_, v_;  // which of the arrays holds which
 };
 
 }  // namespace ATTNGRAD_PRECISION
