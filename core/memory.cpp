@@ -31,7 +31,7 @@ MemoryTrace::~MemoryTrace() { active = nullptr; }
 void MemoryTrace::note(const Variable& value) {
   if (active == nullptr || Recorder::is_parameter(value)) return;
   Contents& c = *active->contents_;
-  if (c.counted.contains(value.id()) || !c.counted.insert(value.id()).second) return;
+  if (!c.counted.insert(value.id()).second) return;
   c.pending_values.push_back(value.id());
   c.pending += value.size() * sizeof(Real);
 }

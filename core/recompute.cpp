@@ -30,7 +30,7 @@ Variable checkpoint_list(std::function<Variable(const std::vector<Variable>&)> f
   check_argument(f != nullptr, "checkpoint: needs a function");
   if (!recording()) return f(inputs);
   const Rng then = rng != nullptr ? *rng : Rng(0);
-  auto [y, sources] = Recorder::run_and_forget([&] { return f(inputs); });
+  auto [y, sources] = Recorder::run_and_forget([&](Tape&) { return f(inputs); });
 
   const auto again = [f = std::move(f), inputs = std::move(inputs), rng, then] {
     const RandomRestored restored(rng, then);
@@ -38,13 +38,12 @@ Variable checkpoint_list(std::function<Variable(const std::vector<Variable>&)> f
   };
   const auto backward = [again, sources = sources](const Array& gy) {
     std::vector<Array> gradients;
-    Recorder::run_and_forget([&] {
-      Tape tape;
+    Recorder::run_and_forget([&](Tape& tape) {
       const Variable result = again();
       const Pause arrays_only;
       const Gradients g = tape.gradients(result, Variable(gy));
       for (const Variable& source : sources) gradients.push_back(g.of(source).value());
-      return Variable();
+      return result;
     });
     return gradients;
   };
@@ -52,7 +51,7 @@ Variable checkpoint_list(std::function<Variable(const std::vector<Variable>&)> f
                       [again](const std::vector<Variable>&) { return again(); });
 }
 
-Recorder::Forgotten Recorder::run_and_forget(const std::function<Variable()>& body) {
+Recorder::Forgotten Recorder::run_and_forget(const std::function<Variable(Tape&)>& body) {
   Recorder& recorder = current();
   // Forgets in any case. The places in the list stay taken, so that a value that escapes from the
   // body never stands for another.
@@ -70,11 +69,10 @@ Recorder::Forgotten Recorder::run_and_forget(const std::function<Variable()>& bo
   std::vector<Variable> sources;
   {
     Forget forget{recorder};
-    const Tape tape;
-    y = body();
+    Tape tape;
+    y = body(tape);
     sources = std::move(forget.sources.found);
   }
-  if (!y.holds_value()) return {y, std::move(sources)};
   const bool ours_alone = y.state_.use_count() == 1;
   return {Variable(ours_alone ? std::move(y.state().value) : y.value()), std::move(sources)};
 }

@@ -84,15 +84,16 @@ bool Recorder::wants(const char* op, const Variable& y,
                      std::initializer_list<const Variable*> inputs) {
   bool wanted = false;
   for (const Variable* input : inputs) wanted |= check_input(op, *input);
-  check_fresh(op, y);
-  mark(y, wanted);
-  if (!wanted) MemoryTrace::close(op, false);
-  return wanted;
+  return mark_result(op, y, wanted);
 }
 
 bool Recorder::wants(const char* op, const Variable& y, const std::vector<Variable>& inputs) {
   bool wanted = false;
   for (const Variable& input : inputs) wanted |= check_input(op, input);
+  return mark_result(op, y, wanted);
+}
+
+bool Recorder::mark_result(const char* op, const Variable& y, bool wanted) {
   check_fresh(op, y);
   mark(y, wanted);
   if (!wanted) MemoryTrace::close(op, false);

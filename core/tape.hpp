@@ -186,13 +186,13 @@ class Recorder {
   // Marks a value that depends on no parameter as computed under the recording, so that its
   // gradients are zero.
   void mark_constant(const Variable& y);
-  // The result of body, run under a tape of its own whose nodes are then dropped, and the variables
+  // The result of body, run under a tape whose nodes are then dropped, and the variables
   // from before it that need a gradient and were read. (recompute.cpp)
   struct Forgotten {
     Variable result;
     std::vector<Variable> sources;
   };
-  static Forgotten run_and_forget(const std::function<Variable()>& body);
+  static Forgotten run_and_forget(const std::function<Variable(Tape&)>& body);
   // Whether x needs a gradient and is the result of no op.
   static bool is_parameter(const Variable& x);
   // Whether x is the result of an op that this recording appended at or after place `begin`.
@@ -207,6 +207,7 @@ class Recorder {
   std::size_t innermost_begin() const { return tapes_.back()->begin_; }
   bool check_input(const char* op, const Variable& input) const;
   static void check_fresh(const char* op, const Variable& y);
+  bool mark_result(const char* op, const Variable& y, bool wanted);
   void mark(const Variable& y, bool needs_grad);
   void check_may_differentiate(const Tape& tape, const Variable& y, const Shape& seed) const;
   Gradients differentiate(Tape& tape, const Variable& y, const Variable& seed, After after);

@@ -10,12 +10,6 @@ namespace {
 
 using kernels::vector_kernels;
 
-// row = x + bias
-void add_bias(const Real* x, const Variable& bias, Real* row) {
-  vector_kernels<Real>().binary[std::size_t(kernels::Binary::add)]({x, 1}, {bias.value().data(), 1},
-                                                                   row, bias.size());
-}
-
 template <class Formula>
 std::vector<Array> backward(const Variable& x, const Variable& bias, const Array& g) {
   const std::size_t width = bias.size(), rows = g.size() / std::max<std::size_t>(1, width);
@@ -28,7 +22,7 @@ std::vector<Array> backward(const Variable& x, const Variable& bias, const Array
         Array sum = uninitialized({width});
         for (std::size_t row = begin; row < end; ++row) {
           const std::size_t at = row * width;
-          add_bias(x.value().data() + at, bias, sum.data());
+          add_rows(x.value().data() + at, bias.value().data(), sum.data(), width);
           slope(g.data() + at, sum.data(), gx.data() + at, width);
           vector_kernels<Real>().accumulate(gx.data() + at, gbias.data() + begin / grain * width,
                                             width);
@@ -49,7 +43,7 @@ Variable forward(const char* op, const Variable& x, const Variable& bias, Compos
       rows, kernels::rows_per_task(width),
       [&](std::size_t begin, std::size_t end) {
         for (std::size_t at = begin * width; at < end * width; at += width) {
-          add_bias(x.value().data() + at, bias, y.data() + at);
+          add_rows(x.value().data() + at, bias.value().data(), y.data() + at, width);
           value(y.data() + at, y.data() + at, width);
         }
       },

@@ -13,26 +13,32 @@ using kernels::broadcast_strides;
 using kernels::task_size;
 using kernels::vector_kernels;
 
+// An array filled by run(begin, y, count), for pieces y of count elements from begin on.
+template <class Run>
+Array filled_in_pieces(const Shape& shape, const Run& run) {
+  Array y = uninitialized(shape);
+  parallel_chunks(y.size(), task_size, [&](std::size_t begin, std::size_t end) {
+    run(begin, y.data() + begin, end - begin);
+  });
+  return y;
+}
+
 // y = f(x) by the loop of the formula.
 template <class Formula>
 Array unary_value(const Array& x) {
-  Array y = uninitialized(x.shape());
   const auto loop = vector_kernels<Real>().unary[formula::Unary::index_of<Formula>()];
-  parallel_chunks(x.size(), task_size, [&](std::size_t begin, std::size_t end) {
-    loop(x.data() + begin, y.data() + begin, end - begin);
+  return filled_in_pieces(x.shape(), [&](std::size_t begin, Real* y, std::size_t count) {
+    loop(x.data() + begin, y, count);
   });
-  return y;
 }
 
 template <class Formula>
 Variable unary_gradient(const Variable& g, const Variable& of) {
   if (recording()) return chain(g, Formula::slope(of));
-  Array gx = uninitialized(g.shape());
   const auto loop = vector_kernels<Real>().unary_slope[formula::Unary::index_of<Formula>()];
-  parallel_chunks(gx.size(), task_size, [&](std::size_t begin, std::size_t end) {
-    loop(g.value().data() + begin, of.value().data() + begin, gx.data() + begin, end - begin);
-  });
-  return Variable(std::move(gx));
+  return Variable(filled_in_pieces(g.shape(), [&](std::size_t begin, Real* gx, std::size_t count) {
+    loop(g.value().data() + begin, of.value().data() + begin, gx, count);
+  }));
 }
 
 template <class Formula>
@@ -46,13 +52,10 @@ Variable unary(const char* op, const Variable& x) {
 
 Variable binary(kernels::Binary loop, const char* op, const Variable& a, const Variable& b) {
   if (a.shape() == b.shape()) {  // the usual case, without strides
-    Array y = uninitialized(a.shape());
     const auto run = vector_kernels<Real>().binary[std::size_t(loop)];
-    parallel_chunks(y.size(), task_size, [&](std::size_t begin, std::size_t end) {
-      run({a.value().data() + begin, 1}, {b.value().data() + begin, 1}, y.data() + begin,
-          end - begin);
-    });
-    return Variable(std::move(y));
+    return Variable(filled_in_pieces(a.shape(), [&](std::size_t begin, Real* y, std::size_t count) {
+      run({a.value().data() + begin, 1}, {b.value().data() + begin, 1}, y, count);
+    }));
   }
   const Shape shape = broadcast_shape(op, a.shape(), b.shape());
   Array y = uninitialized(shape);
@@ -82,12 +85,9 @@ Array map_one(const Array& x, F f) {
 
 // scale * x + shift
 Variable affine(const Variable& x, Real scale, Real shift) {
-  Array y = uninitialized(x.shape());
-  parallel_chunks(x.size(), task_size, [&](std::size_t begin, std::size_t end) {
-    vector_kernels<Real>().scale(x.value().data() + begin, scale, shift, y.data() + begin,
-                                 end - begin);
-  });
-  return Variable(std::move(y));
+  return Variable(filled_in_pieces(x.shape(), [&](std::size_t begin, Real* y, std::size_t count) {
+    vector_kernels<Real>().scale(x.value().data() + begin, scale, shift, y, count);
+  }));
 }
 
 }  // namespace

@@ -44,20 +44,21 @@ std::vector<std::size_t> matrix_offsets(const Factor& x, const Shape& batch) {
   return offsets;
 }
 
-// All products of a batch, each to its own matrix of y.
+// All products of a batch, each to its own matrix of y; row: null, or added to every row of y.
 void multiply_each(ProductSizes sizes, const Factor& a, const Factor& b, const Shape& batch,
-                   Array& y) {
+                   Array& y, const Real* row = nullptr) {
   // rows of all matrices of a can be one tall matrix when b is the same for all of them
   if (element_count(b.batch) == 1 && !a.view.transposed && a.batch == batch) {
     const ProductSizes tall{sizes.rows * element_count(batch), sizes.columns, sizes.inner};
-    kernels::gemm_batch<Real>(tall, a.view, b.view, sizes.columns, {{a.data, b.data, y.data()}});
+    kernels::gemm_batch<Real>(tall, a.view, b.view, sizes.columns, {{a.data, b.data, y.data()}},
+                              row);
     return;
   }
   const auto a_at = matrix_offsets(a, batch), b_at = matrix_offsets(b, batch);
   std::vector<kernels::Product<Real>> products(a_at.size());
   for (std::size_t i = 0; i < products.size(); ++i)
     products[i] = {a.data + a_at[i], b.data + b_at[i], y.data() + i * sizes.rows * sizes.columns};
-  kernels::gemm_batch<Real>(sizes, a.view, b.view, sizes.columns, products);
+  kernels::gemm_batch<Real>(sizes, a.view, b.view, sizes.columns, products, row);
 }
 
 // All products of a batch, added into one matrix.
@@ -101,7 +102,11 @@ Variable contract(const Variable& a, Transpose ta, const Variable& b, Transpose 
   shape.push_back(right.columns);
   Array y = uninitialized(shape);
   const ProductSizes sizes{left.rows, right.columns, left.columns};
-  (batch == Batch::keep ? multiply_each : multiply_sum)(sizes, left, right, stack, y);
+  if (batch == Batch::keep) {
+    multiply_each(sizes, left, right, stack, y);
+  } else {
+    multiply_sum(sizes, left, right, stack, y);
+  }
 
   return record("matmul", Variable(std::move(y)),
                 // y = op(a) op(b): the gradient of op(a) is g op(b)^T, and that of a its transpose
@@ -138,14 +143,12 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   if (x.rank() == 1) return squeeze(linear(expand_dims(x, 0), weight, bias), 0);
   if (!bias.holds_value()) return contract(x, Transpose::no, weight, Transpose::yes);
 
-  const std::size_t in = weight.size(1), out = weight.size(0);
+  const Factor left(x, Transpose::no), right(weight, Transpose::yes);
   Shape shape = x.shape();
-  shape.back() = out;
+  shape.back() = right.columns;
   Array y = uninitialized(shape);
-  kernels::gemm_batch<Real>(
-      {element_count(shape) / std::max<std::size_t>(1, out), out, in}, {x.value().data(), in},
-      {weight.value().data(), std::max<std::size_t>(1, in), true}, out,
-      {{x.value().data(), weight.value().data(), y.data()}}, bias.value().data());
+  multiply_each({left.rows, right.columns, left.columns}, left, right, left.batch, y,
+                bias.value().data());
   return record(
       "linear", Variable(std::move(y)),
       edge(x, [w = saved(weight)](

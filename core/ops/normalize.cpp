@@ -11,7 +11,6 @@ namespace {
 
 using kernels::row_kernels;
 using kernels::RowStatistics;
-using kernels::vector_kernels;
 
 enum class Mean { removed, kept };
 
@@ -57,15 +56,13 @@ Variable normalize(const char* op, Mean mean, Variable& x, const std::vector<Var
   std::vector<RowStatistics> statistics(rows);
   Array y = uninitialized(x.shape());
   Real* const sums = terms.empty() ? nullptr : x.edit().data();
-  const auto add = vector_kernels<Real>().binary[std::size_t(kernels::Binary::add)];
   parallel_chunks(
       rows, rows_per_piece(width),
       [&](auto begin, auto end) {
         for (std::size_t row = begin; row < end; ++row) {
           const std::size_t at = row * width;
           if (sums != nullptr)
-            add({terms[0].value().data() + at, 1}, {terms[1].value().data() + at, 1}, sums + at,
-                width);
+            add_rows(terms[0].value().data() + at, terms[1].value().data() + at, sums + at, width);
           row_kernels<Real>().normalize(
               x.value().data() + at, gain.value().data(), shifted ? shift.value().data() : nullptr,
               mean == Mean::removed, double(epsilon), y.data() + at, &statistics[row], width);

@@ -18,6 +18,11 @@ inline std::size_t rows_per_piece(std::size_t width) {
 // About how many operations a norm or an activation takes for so many elements.
 inline double row_operations(std::size_t elements) { return 25.0 * double(elements); }
 
+// y = a + b, of rows of n.
+inline void add_rows(const Real* a, const Real* b, Real* y, std::size_t n) {
+  kernels::vector_kernels<Real>().binary[std::size_t(kernels::Binary::add)]({a, 1}, {b, 1}, y, n);
+}
+
 // The sums of the pieces (pieces, width), in their order.
 inline Array sum_pieces(const Array& pieces, std::size_t width) {
   std::vector<double> total(width, 0.0);
