@@ -1,25 +1,15 @@
 #include "core/parallel.hpp"
 
 #include <atomic>
-#include <cstring>
 #include <thread>
 
+#include "common/bits.hpp"
 #include "common/test.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/reduce.hpp"
 
 namespace {
-
-// Restores the number of threads.
-struct ThreadsScope {
-  int before = ag::threads();
-  ~ThreadsScope() { ag::set_threads(before); }
-};
-
-bool same_bits(const Array& a, const Array& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.size() * sizeof(Real)) == 0;
-}
 
 // Values and gradients of everything that shares out its work, on inputs large enough for that.
 std::vector<Array> work() {

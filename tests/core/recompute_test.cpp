@@ -1,7 +1,6 @@
 #include "core/recompute.hpp"
 
-#include <cstring>
-
+#include "common/bits.hpp"
 #include "common/test.hpp"
 #include "core/ops/dropout.hpp"
 #include "core/ops/elementwise.hpp"
@@ -10,10 +9,6 @@
 #include "layers/transformer.hpp"
 
 namespace {
-
-bool same_bits(const Array& a, const Array& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.size() * sizeof(Real)) == 0;
-}
 
 ag::TransformerBlock block(std::uint64_t seed) {
   ag::Rng rng(seed);

@@ -1,21 +1,13 @@
 // Bits and memory of a whole training step.
 #include <atomic>
-#include <cstring>
 #include <thread>
 
+#include "common/bits.hpp"
 #include "common/test.hpp"
 #include "core/ops/loss.hpp"
-#include "core/parallel.hpp"
 #include "layers/transformer.hpp"
-#include "optim/adam.hpp"
 
 namespace {
-
-// Restores the number of threads.
-struct ThreadsScope {
-  int before = ag::threads();
-  ~ThreadsScope() { ag::set_threads(before); }
-};
 
 // The loss and every gradient of one step, on sizes that are cut into many tasks: with one sequence
 // of few heads, the backward pass of attention cuts the queries too.
@@ -37,8 +29,7 @@ std::vector<Array> step(std::size_t batch, std::size_t time) {
 
 std::size_t differing(const std::vector<Array>& a, const std::vector<Array>& b) {
   std::size_t count = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    count += std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(Real)) != 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) count += !same_bits(a[i], b[i]);
   return count;
 }
 

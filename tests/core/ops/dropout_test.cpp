@@ -1,5 +1,6 @@
 #include "core/ops/dropout.hpp"
 
+#include "common/bits.hpp"
 #include "common/pull_back.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
@@ -11,8 +12,6 @@ Array dropped(const Array& x, double probability, std::uint64_t seed = 42) {
   ag::Rng rng(seed);
   return ag::dropout(Variable(x), probability, rng).value();
 }
-
-bool same_bits(const Array& a, const Array& b) { return std::equal(a.begin(), a.end(), b.begin()); }
 
 }  // namespace
 
