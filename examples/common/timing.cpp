@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
+#include <utility>
 
 namespace {
 
@@ -22,6 +22,10 @@ Timing time_of(const std::function<void()>& work, double least_seconds, std::siz
     work();
     times.push_back(1e3 * (seconds() - start));
   }
+  return summary_of(std::move(times));
+}
+
+Timing summary_of(std::vector<double> times) {
   std::sort(times.begin(), times.end());
   return {times[times.size() / 2], times.front(), times.back(), times.size()};
 }

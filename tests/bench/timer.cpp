@@ -4,9 +4,6 @@
 
 #include <vector>
 
-#include "core/kernels/gemm.hpp"
-#include "core/parallel.hpp"
-
 extern "C" {
 void openblas_set_num_threads(int count);
 void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,

@@ -1,5 +1,4 @@
 // Our side of peers/torch_gpt.py: the same model, optimiser and batches' shapes, timed per step.
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -34,6 +33,54 @@ double linear_flop(const Config& c, bool forward_only) {
   return (forward_only ? 2 : 6) * each * double(c.batch * c.context);
 }
 
+std::unique_ptr<ag::Optimizer> make_optimizer(const Settings& s, const ag::Parameters& parameters) {
+  if (s.optimizer == "sgd") return std::make_unique<ag::Sgd>(parameters);
+  return std::make_unique<ag::AdamW>(parameters, ag::AdamWOptions{.beta1 = 0.9,
+                                                                  .beta2 = 0.95,
+                                                                  .epsilon = 1e-8,
+                                                                  .weight_decay = 0.1,
+                                                                  .decays = ag::decay_all});
+}
+
+struct Measured {
+  Timing step;
+  double first_loss, last_loss;
+  std::size_t page_faults, system_allocations;  // of all timed steps
+};
+
+Measured measure(const Settings& s, const Config& c, const ag::Transformer& model,
+                 ag::Optimizer& optimizer, ag::Rng& rng) {
+  const double rate = s.optimizer == "adamw" ? 1e-3 : 0.1;
+  const auto system_allocations = [] { return ag::pool_statistics().system_allocations; };
+  std::vector<double> times;
+  Measured m{};
+  for (std::size_t step = 0; step < s.warmup + s.steps; ++step) {
+    const auto vocabulary = std::int64_t(c.vocabulary);
+    const ag::Indices tokens = rng.integers(0, vocabulary, {c.batch, c.context});
+    const ag::Indices targets = rng.integers(0, vocabulary, {c.batch, c.context});
+    if (step == s.warmup) {
+      m.page_faults = minor_page_faults();
+      m.system_allocations = system_allocations();
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    if (s.forward_only) {
+      m.last_loss = double(ag::cross_entropy(model(tokens), targets).item());
+    } else {
+      ag::Tape tape;
+      const ag::Variable loss = ag::cross_entropy(model(tokens), targets);
+      optimizer.step(tape.gradients(loss), rate);
+      m.last_loss = double(loss.item());
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (step == 0) m.first_loss = m.last_loss;
+    if (step >= s.warmup) times.push_back(1e3 * took.count());
+  }
+  m.page_faults = minor_page_faults() - m.page_faults;
+  m.system_allocations = system_allocations() - m.system_allocations;
+  m.step = summary_of(std::move(times));
+  return m;
+}
+
 int run(const Settings& s, const CommonOptions& common) {
   const Config c = configs.at(s.config);
   ag::Rng rng(common.seed);
@@ -46,61 +93,22 @@ int run(const Settings& s, const CommonOptions& common) {
                          .kernel = ag::attention_kernel(s.kernel)},
                         rng);
   const ag::Parameters parameters = ag::parameters(model);
-  std::unique_ptr<ag::Optimizer> optimizer;
-  if (s.optimizer == "adamw") {
-    optimizer = std::make_unique<ag::AdamW>(parameters, ag::AdamWOptions{.beta1 = 0.9,
-                                                                         .beta2 = 0.95,
-                                                                         .epsilon = 1e-8,
-                                                                         .weight_decay = 0.1,
-                                                                         .decays = ag::decay_all});
-  } else {
-    optimizer = std::make_unique<ag::Sgd>(parameters);
-  }
-  const double rate = s.optimizer == "adamw" ? 1e-3 : 0.1;
-
-  std::vector<double> times;
-  double first_loss = 0, last_loss = 0;
-  std::size_t faults = 0, allocations = 0;
-  for (std::size_t step = 0; step < s.warmup + s.steps; ++step) {
-    const auto vocabulary = std::int64_t(c.vocabulary);
-    const ag::Indices tokens = rng.integers(0, vocabulary, {c.batch, c.context});
-    const ag::Indices targets = rng.integers(0, vocabulary, {c.batch, c.context});
-    if (step == s.warmup) {
-      faults = minor_page_faults();
-      allocations = ag::pool_statistics().system_allocations;
-    }
-    const auto begin = std::chrono::steady_clock::now();
-    if (s.forward_only) {
-      last_loss = double(ag::cross_entropy(model(tokens), targets).item());
-    } else {
-      ag::Tape tape;
-      const ag::Variable loss = ag::cross_entropy(model(tokens), targets);
-      optimizer->step(tape.gradients(loss), rate);
-      last_loss = double(loss.item());
-    }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (step == 0) first_loss = last_loss;
-    if (step >= s.warmup) times.push_back(1e3 * took.count());
-  }
-  const double per_step = 1.0 / double(s.steps);
-  faults = minor_page_faults() - faults;
-  allocations = ag::pool_statistics().system_allocations - allocations;
-  std::sort(times.begin(), times.end());
-  const double median = times[times.size() / 2];
+  const Measured m = measure(s, c, model, *make_optimizer(s, parameters), rng);
+  const double steps = double(s.steps);
   const nlohmann::json line{{"config", s.config},
                             {"threads", ag::threads()},
                             {"optimizer", s.optimizer},
                             {"kernel", s.kernel},
                             {"forward_only", s.forward_only},
                             {"parameters", parameters.count()},
-                            {"step_ms", median},
-                            {"step_ms_min", times.front()},
-                            {"step_ms_max", times.back()},
-                            {"tokens_per_s", double(c.batch * c.context) / median * 1e3},
-                            {"first_loss", first_loss},
-                            {"last_loss", last_loss},
-                            {"page_faults_per_step", double(faults) * per_step},
-                            {"system_allocations_per_step", double(allocations) * per_step},
+                            {"step_ms", m.step.median_ms},
+                            {"step_ms_min", m.step.least_ms},
+                            {"step_ms_max", m.step.most_ms},
+                            {"tokens_per_s", double(c.batch * c.context) / m.step.median_ms * 1e3},
+                            {"first_loss", m.first_loss},
+                            {"last_loss", m.last_loss},
+                            {"page_faults_per_step", double(m.page_faults) / steps},
+                            {"system_allocations_per_step", double(m.system_allocations) / steps},
                             {"products_at_sgemm_rate_ms",
                              linear_flop(c, s.forward_only) / sgemm_gflops(ag::threads()) / 1e6},
                             {"peak_rss_mib", peak_resident_mib()}};
