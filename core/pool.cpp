@@ -3,11 +3,17 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
+#endif
+#ifdef __linux__
+#include <sys/mman.h>
 #endif
 
 namespace attngrad {
@@ -25,8 +31,16 @@ struct SizeClass {
   FreeBlock* free = nullptr;
 };
 
+// What the system gave in one piece, and how much of it was cut into blocks.
+struct Chunk {
+  std::size_t bytes, cut;
+};
+
 struct Pool {
   std::array<SizeClass, class_count> classes;
+  std::mutex chunks_mutex;
+  std::map<std::byte*, Chunk> chunks;  // by where they begin
+  std::byte* open = nullptr;           // the chunk that new blocks are cut from
   std::atomic<std::size_t> alive{0}, most_alive{0}, held{0}, system_allocations{0};
 };
 
@@ -48,6 +62,11 @@ ClassOf class_of(std::size_t bytes) {
   return {4 * (power - 6) + steps, (std::size_t{1} << power) + steps * quarter};
 }
 
+std::size_t bytes_of_class(std::size_t index) {
+  const std::size_t power = std::size_t{1} << (6 + index / 4);
+  return power + index % 4 * (power / 4);
+}
+
 // Tells the address sanitizer which bytes of a block are in use, so that it sees faults in pooled
 // memory too. Of a free block it is the link, or the leak sanitizer would not follow it.
 void mark_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
@@ -58,6 +77,13 @@ void mark_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
 #endif
 }
 
+// A free block for everybody.
+void share(void* memory, std::size_t index) {
+  SizeClass& c = pool().classes[index];
+  std::lock_guard lock(c.mutex);
+  c.free = new (memory) FreeBlock{c.free};
+}
+
 // A few small blocks that a thread keeps to itself, so that taking one needs no lock.
 struct LocalBlocks {
   static constexpr std::size_t classes = 4 * 6 + 1, largest = 64;  // up to 4 KiB; blocks of each
@@ -66,11 +92,9 @@ struct LocalBlocks {
 
   // Gives all blocks of a class back to everybody.
   void release(std::size_t index) {
-    SizeClass& c = pool().classes[index];
-    std::lock_guard lock(c.mutex);
     while (FreeBlock* block = free[index]) {
       free[index] = block->next;
-      c.free = new (block) FreeBlock{c.free};
+      share(block, index);
     }
     count[index] = 0;
   }
@@ -111,9 +135,47 @@ void give_back(void* memory, std::size_t index) {
     ++local.count[index];
     return;
   }
-  SizeClass& c = pool().classes[index];
-  std::lock_guard lock(c.mutex);
-  c.free = new (memory) FreeBlock{c.free};
+  share(memory, index);
+}
+
+// What a block takes of its chunk.
+std::size_t cut_of(std::size_t size) { return (size + alignment - 1) / alignment * alignment; }
+
+// Chunks are made of huge pages, where the system has them: a kernel that walks down the columns of
+// a matrix touches a page for each row, and of small ones the processor remembers too few.
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::size_t shared_chunk = 0;  // each block by itself, so that a fault is seen at its end
+#else
+constexpr std::size_t shared_chunk = 4 * huge_page;
+#endif
+
+std::byte* new_chunk(std::size_t bytes) {
+  auto* const memory = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(huge_page)));
+#ifdef MADV_HUGEPAGE
+  madvise(memory, bytes, MADV_HUGEPAGE);  // may be refused, and then costs time only
+#endif
+  pool().held += bytes;
+  ++pool().system_allocations;
+  return memory;
+}
+
+// A block that was never used. Large ones have a chunk each.
+void* cut_block(std::size_t size) {
+  Pool& p = pool();
+  std::lock_guard lock(p.chunks_mutex);
+  if (size > shared_chunk / 4) {
+    std::byte* const memory = new_chunk(size);
+    p.chunks[memory] = {size, cut_of(size)};
+    return memory;
+  }
+  if (p.open == nullptr || p.chunks[p.open].cut + cut_of(size) > shared_chunk) {
+    p.open = new_chunk(shared_chunk);
+    p.chunks[p.open] = {shared_chunk, 0};
+  }
+  std::size_t& cut = p.chunks[p.open].cut;
+  cut += cut_of(size);
+  return p.open + cut - cut_of(size);
 }
 
 void count_alive(std::size_t size) {
@@ -130,11 +192,7 @@ void* pool_allocate(std::size_t bytes) {
   if (bytes > (std::size_t{1} << 50)) throw std::bad_alloc();
   const auto [index, size] = class_of(bytes);
   void* block = take(index);
-  if (block == nullptr) {
-    block = ::operator new(size, std::align_val_t(alignment));
-    pool().held += size;
-    ++pool().system_allocations;
-  }
+  if (block == nullptr) block = cut_block(size);
   mark_used(block, bytes, size);
   count_alive(size);
   return block;
@@ -159,23 +217,34 @@ void pool_release() {
   Pool& p = pool();
   for (std::size_t index = 0; index < LocalBlocks::classes && !local_blocks_gone; ++index)
     local_blocks.release(index);
-  for (SizeClass& c : p.classes) {
-    FreeBlock* block;
+  std::lock_guard lock(p.chunks_mutex);
+  // a chunk of which all that was cut is free goes back whole
+  std::array<FreeBlock*, class_count> lists{};
+  std::map<std::byte*, std::size_t> unused;
+  const auto chunk_of = [&](FreeBlock* block) {
+    return std::prev(p.chunks.upper_bound(reinterpret_cast<std::byte*>(block)))->first;
+  };
+  for (std::size_t index = 0; index < class_count; ++index) {
     {
-      std::lock_guard lock(c.mutex);
-      block = c.free;
-      c.free = nullptr;
+      std::lock_guard class_lock(p.classes[index].mutex);
+      lists[index] = std::exchange(p.classes[index].free, nullptr);
     }
-    const std::size_t index = static_cast<std::size_t>(&c - p.classes.data());
-    const std::size_t power = 6 + index / 4;
-    const std::size_t size =
-        (std::size_t{1} << power) + (index % 4) * (std::size_t{1} << (power - 2));
-    while (block != nullptr) {
-      FreeBlock* next = block->next;
-      ::operator delete(block, std::align_val_t(alignment));
-      p.held -= size;
+    for (FreeBlock* block = lists[index]; block != nullptr; block = block->next)
+      unused[chunk_of(block)] += cut_of(bytes_of_class(index));
+  }
+  for (std::size_t index = 0; index < class_count; ++index)
+    for (FreeBlock* block = lists[index]; block != nullptr;) {
+      FreeBlock* const next = block->next;
+      std::byte* const chunk = chunk_of(block);
+      if (unused[chunk] != p.chunks[chunk].cut) share(block, index);
       block = next;
     }
+  for (const auto& [chunk, bytes] : unused) {
+    if (bytes != p.chunks[chunk].cut) continue;
+    p.held -= p.chunks[chunk].bytes;
+    p.chunks.erase(chunk);
+    if (chunk == p.open) p.open = nullptr;
+    ::operator delete(chunk, std::align_val_t(huge_page));
   }
 }
 

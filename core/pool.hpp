@@ -3,8 +3,9 @@
 //
 // Training allocates the same sizes every step, and a fresh page from the system costs about ten
 // times a used one, so after the first step a loop takes nothing from the system any more. Blocks
-// are aligned to 64 bytes and may be freed on another thread than the one that took them. The pool
-// is never destroyed, so statics may free into it.
+// are aligned to 64 bytes and may be freed on another thread than the one that took them. They are
+// cut from chunks of some megabytes, of huge pages where the system has them. The pool is never
+// destroyed, so statics may free into it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ void pool_deallocate(void* block, std::size_t bytes) noexcept;
 struct PoolStatistics {
   std::size_t bytes_alive;         // in blocks that are in use
   std::size_t most_bytes_alive;    // at any time since the start, or since pool_reset_peak()
-  std::size_t bytes_held;          // taken from the system: in use, or kept for reuse
+  std::size_t bytes_held;          // taken from the system, in chunks
   std::size_t system_allocations;  // how often the system was asked
 };
 PoolStatistics pool_statistics();
@@ -25,7 +26,8 @@ PoolStatistics pool_statistics();
 // From now on, most_bytes_alive counts from what is alive now.
 void pool_reset_peak();
 
-// Gives every unused block back to the system, but for a few small ones that other threads keep.
+// Gives back to the system every chunk of which no block is in use (a few small ones that other
+// threads keep to themselves count as used). Large blocks are a chunk each.
 void pool_release();
 
 // The allocator of Array, Indices and Bools. It has no state, so arrays move freely between owners.

@@ -80,14 +80,30 @@ TEST_CASE("threads allocate and free at the same time", "[pool]") {
   REQUIRE(alive() == before);
 }
 
-TEST_CASE("release gives back what is unused and nothing else", "[pool]") {
-  void* used = ag::pool_allocate(1000);
-  ag::pool_deallocate(ag::pool_allocate(2000), 2000);
-  REQUIRE(ag::pool_statistics().bytes_held > ag::pool_statistics().bytes_alive);
+TEST_CASE("release gives back the chunks that are unused and nothing else", "[pool]") {
   ag::pool_release();
-  REQUIRE(ag::pool_statistics().bytes_held == ag::pool_statistics().bytes_alive);
-  std::memset(used, 1, 1000);
-  ag::pool_deallocate(used, 1000);
+  const auto held = [] { return ag::pool_statistics().bytes_held; };
+  const std::size_t before = held(), large = std::size_t{40} << 20;
+  // many small blocks, of which one stays in use, and a large one
+  std::vector<void*> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(ag::pool_allocate(1000000));
+  void* used = blocks.front();
+  std::memset(used, 1, 1000000);
+  ag::pool_deallocate(ag::pool_allocate(large), large);
+  for (std::size_t i = 1; i < blocks.size(); ++i) ag::pool_deallocate(blocks[i], 1000000);
+  REQUIRE(held() >= before + large + 100 * 1000000);
+  ag::pool_release();
+  REQUIRE(held() > before);
+  REQUIRE(held() <= before + 8 * (std::size_t{1} << 20));  // the chunk of the block in use
+  for (std::size_t i = 0; i < 1000000; ++i) REQUIRE(static_cast<char*>(used)[i] == 1);
+  // what stayed on the lists can be used again
+  void* again = ag::pool_allocate(1000000);
+  std::memset(again, 2, 1000000);
+  REQUIRE(static_cast<char*>(used)[999999] == 1);
+  ag::pool_deallocate(again, 1000000);
+  ag::pool_deallocate(used, 1000000);
+  ag::pool_release();
+  REQUIRE(held() == before);
 }
 
 TEST_CASE("a request that cannot be met throws and counts nothing", "[pool][errors]") {
