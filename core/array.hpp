@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #if __has_include(<xtensor/containers/xarray.hpp>)  // xtensor >= 0.26
@@ -70,6 +71,15 @@ inline Array uninitialized(const Shape& shape) { return Array::from_shape(shape)
 Array filled(const Shape& shape, Real value);
 inline Array zeros(const Shape& shape) { return filled(shape, 0); }
 inline Array ones(const Shape& shape) { return filled(shape, 1); }
+
+// The arrays given, as a list. Moves them, where std::vector's own braces would copy.
+template <class... Arrays>
+std::vector<Array> list_of(Arrays&&... arrays) {
+  std::vector<Array> list;
+  list.reserve(sizeof...(arrays));
+  (list.push_back(std::forward<Arrays>(arrays)), ...);
+  return list;
+}
 
 // The numbers given, in row-major order. Throws ShapeError unless there are as many as the shape
 // holds.

@@ -277,7 +277,7 @@ Variable record_list(const char* op, Variable y, std::vector<Variable> inputs,
                      std::function<Variable(std::size_t, const Variable&)> derivative);
 
 // From the gradient of the output to the gradients of all inputs, in order. An input that needs
-// none may get an empty (rank 1, size 0) array.
+// none may get an empty (rank 1, size 0) array. list_of(gx, ...) makes the list.
 using JointBackward = std::function<std::vector<Array>(const Array& gy)>;
 // The same value from differentiable ops.
 using Composed = std::function<Variable(const std::vector<Variable>& inputs)>;

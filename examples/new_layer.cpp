@@ -45,7 +45,7 @@ Variable swish(const Variable& x, const Variable& steepness) {
       gx.data()[i] = gy.data()[i] * (s + slope * v * s * (1 - s));
       gb.data()[i % width] += gy.data()[i] * v * v * s * (1 - s);
     }
-    return std::vector<Array>{std::move(gx), std::move(gb)};
+    return ag::list_of(std::move(gx), std::move(gb));
   };
   const auto composed = [](const std::vector<Variable>& in) {
     return composed_swish(in[0], in[1]);

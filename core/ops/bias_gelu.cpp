@@ -29,7 +29,7 @@ std::vector<Array> backward(const Variable& x, const Variable& bias, const Array
         }
       },
       row_operations(x.size()));
-  return {std::move(gx), sum_pieces(gbias, width)};
+  return list_of(std::move(gx), sum_pieces(gbias, width));
 }
 
 template <class Formula>

@@ -133,7 +133,7 @@ Variable cross_entropy(const Variable& logits, const Indices& targets,
   return record_joint(
       "cross_entropy", Variable(collect(*t, losses)), {logits},
       [t, logits, log_sums = std::move(log_sums)](const Array& g) {
-        return std::vector<Array>{backward(*t, logits.value(), log_sums, g)};
+        return list_of(backward(*t, logits.value(), log_sums, g));
       },
       [targets, options](const std::vector<Variable>& in) {
         return composed_cross_entropy(in[0], targets, options);

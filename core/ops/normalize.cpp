@@ -42,7 +42,7 @@ std::vector<Array> backward(Mean mean, const Variable& x, const Variable& gain, 
               shifted ? gshift.data() + piece : nullptr, width);
       },
       row_operations(x.size()));
-  std::vector<Array> gradients{std::move(gx), sum_pieces(ggain, width)};
+  std::vector<Array> gradients = list_of(std::move(gx), sum_pieces(ggain, width));
   if (shifted) gradients.push_back(sum_pieces(gshift, width));
   return gradients;
 }

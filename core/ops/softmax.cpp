@@ -92,7 +92,7 @@ Variable softmax(const Variable& x, std::ptrdiff_t axis) {
       "softmax", y, {x},
       [along, y = saved(y)](const Array& g) {
         const auto backward = row_kernels<Real>().softmax_backward;
-        return std::vector<Array>{map_rows(along, backward, y().value(), g)};
+        return list_of(map_rows(along, backward, y().value(), g));
       },
       [axis](const std::vector<Variable>& in) { return composed_softmax(in[0], axis); });
 }
@@ -104,7 +104,7 @@ Variable log_softmax(const Variable& x, std::ptrdiff_t axis) {
   return record_joint(
       "log_softmax", y, {x},
       [along, y = saved(y)](const Array& g) {
-        return std::vector<Array>{map_rows(along, log_softmax_backward_row, y().value(), g)};
+        return list_of(map_rows(along, log_softmax_backward_row, y().value(), g));
       },
       [axis](const std::vector<Variable>& in) { return composed_log_softmax(in[0], axis); });
 }

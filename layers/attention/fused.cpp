@@ -141,8 +141,7 @@ Variable fused_self_attention(const SelfAttentionInputs& in, const AttentionOpti
 
   const auto analytic = [in, heads, kept](const Array& dy) {
     SelfAttentionGradients g = all_gradients(in, heads, *kept, dy, false);
-    return std::vector<Array>{std::move(g.dx), std::move(g.dwq), std::move(g.dwk),
-                              std::move(g.dwv)};
+    return list_of(std::move(g.dx), std::move(g.dwq), std::move(g.dwk), std::move(g.dwv));
   };
   const auto composed = [options, count = in.heads](const std::vector<Variable>& inputs) {
     return composed_self_attention({inputs[0], inputs[1], inputs[2], inputs[3], count}, options);

@@ -19,12 +19,6 @@ Variable joint_square(const Variable& x, ag::JointBackward backward) {
                           [](const std::vector<Variable>& in) { return in[0] * in[0]; });
 }
 
-std::vector<Array> list(Array only) {
-  std::vector<Array> arrays;
-  arrays.push_back(std::move(only));
-  return arrays;
-}
-
 }  // namespace
 
 TEST_CASE("a value of a tape that has ended cannot enter another", "[tape][errors]") {
@@ -155,7 +149,7 @@ TEST_CASE("an exception in the middle of a backward leaves the thread usable", "
   bool fail = true;
   const auto backward = [&](const Array& g) {
     if (fail) throw Oops();
-    return list(ag::array_of({6.0 * double(g.data()[0])}, {}));
+    return ag::list_of(ag::array_of({6.0 * double(g.data()[0])}, {}));
   };
   {
     Tape tape;
@@ -182,10 +176,10 @@ TEST_CASE("a joint backward must give each input its gradient, in its shape", "[
   };
   REQUIRE_THROWS_WITH(ask([](const Array&) { return std::vector<Array>(); }),
                       "joint_square: the backward returned 0 gradients for 1 inputs");
-  REQUIRE_THROWS_AS(ask([](const Array&) { return list(ag::ones({1})); }), ag::ShapeError);
-  REQUIRE_THROWS_WITH(ask([](const Array&) { return list(ag::ones({1})); }),
+  REQUIRE_THROWS_AS(ask([](const Array&) { return ag::list_of(ag::ones({1})); }), ag::ShapeError);
+  REQUIRE_THROWS_WITH(ask([](const Array&) { return ag::list_of(ag::ones({1})); }),
                       "joint_square: the derivative returned shape (1) for an input of shape (2)");
-  REQUIRE_NOTHROW(ask([](const Array& g) { return list(g); }));
+  REQUIRE_NOTHROW(ask([](const Array& g) { return ag::list_of(g); }));
 }
 
 TEST_CASE("a derivative must return the shape of its input", "[tape][errors]") {
@@ -202,7 +196,7 @@ TEST_CASE("a joint op needs both of its forms", "[tape][errors]") {
   const ag::Composed composed = [](const std::vector<Variable>& in) { return in[0]; };
   REQUIRE_THROWS_WITH(ag::record_joint("half_an_op", x, {x}, nullptr, composed),
                       "half_an_op: record_joint needs a backward");
-  const ag::JointBackward backward = [](const Array& g) { return list(g); };
+  const ag::JointBackward backward = [](const Array& g) { return ag::list_of(g); };
   REQUIRE_THROWS_WITH(ag::record_joint("half_an_op", x, {x}, backward, nullptr),
                       ContainsSubstring("half_an_op: record_joint needs the op's composed form"));
 }

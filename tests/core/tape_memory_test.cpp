@@ -5,11 +5,16 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "common/test.hpp"
+#include "core/ops/bias_gelu.hpp"
 #include "core/ops/elementwise.hpp"
+#include "core/ops/loss.hpp"
+#include "core/ops/normalize.hpp"
 #include "core/ops/reduce.hpp"
+#include "core/ops/softmax.hpp"
 
 namespace {
 
@@ -187,6 +192,31 @@ TEST_CASE("every step records the same number of ops", "[tape][C34]") {
     const Variable y = ag::exp(x) * x;
     REQUIRE(tape.size() == 2);
     tape.gradients(y);
+  }
+}
+
+TEST_CASE("fused ops do not copy the gradients that they hand over", "[tape]") {
+  const Variable x = ag::parameter(random_array({256, 1024}));
+  const Variable row = ag::parameter(random_array({1024}));
+  const ag::Indices targets = xt::zeros<std::int64_t>({256});
+  const std::pair<const char*, std::function<Variable()>> ops[] = {
+      {"softmax", [&] { return ag::softmax(x, -1); }},
+      {"log_softmax", [&] { return ag::log_softmax(x, -1); }},
+      {"layer_norm", [&] { return ag::layer_norm(x, row, row); }},
+      {"rms_norm", [&] { return ag::rms_norm(x, row); }},
+      {"bias_gelu", [&] { return ag::bias_gelu(x, row); }},
+      {"cross_entropy", [&] { return ag::cross_entropy(x, targets); }},
+  };
+  for (const auto& [name, op] : ops) {
+    INFO(name);
+    Tape tape;
+    const Variable y = op(), dy(random_array(y.shape()));
+    const std::size_t before = bytes_alive();
+    ag::pool_reset_peak();
+    const ag::Gradients gradients = tape.gradients(y, dy);
+    const std::size_t most = ag::pool_statistics().most_bytes_alive - before;
+    REQUIRE(most >= x.size() * sizeof(Real));
+    REQUIRE(double(most) < 1.5 * double(x.size() * sizeof(Real)));
   }
 }
 

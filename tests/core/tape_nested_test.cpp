@@ -27,7 +27,7 @@ Variable joint_cube(const Variable& x) {
       "joint_cube", Variable(y), {x},
       [value = x.value()](const Array& g) {
         ++analytic_runs;
-        std::vector<Array> gradients{g};
+        std::vector<Array> gradients = ag::list_of(g);
         for (std::size_t i = 0; i < value.size(); ++i)
           gradients[0].data()[i] *= 3 * value.data()[i] * value.data()[i];
         return gradients;
@@ -160,7 +160,7 @@ TEST_CASE("a joint op given the same input twice counts each once, to second ord
     };
     return ag::record_joint(
         "joint_product", Variable(times(u, v)), {a, b},
-        [=](const Array& g) { return std::vector<Array>{times(g, v), times(g, u)}; },
+        [=](const Array& g) { return ag::list_of(times(g, v), times(g, u)); },
         [](const std::vector<Variable>& in) { return in[0] * in[1]; });
   };
   require_gradients(
@@ -175,7 +175,7 @@ TEST_CASE("a composed form with the wrong shape is an error that names the op", 
   const Variable x = ag::parameter(ag::ones({2}));
   Tape outer, inner;
   const Variable y = ag::record_joint(
-      "crooked", Variable(ag::ones({2})), {x}, [](const Array& g) { return std::vector<Array>{g}; },
+      "crooked", Variable(ag::ones({2})), {x}, [](const Array& g) { return ag::list_of(g); },
       [](const std::vector<Variable>& in) { return ag::sum(in[0]); });
   REQUIRE_THROWS_WITH(inner.gradients(ag::sum(y)),
                       "crooked: the composed form has shape (), the op (2)");
