@@ -1,7 +1,7 @@
 // How many threads the kernels use, and the one parallel loop they all use.
 //
-// Work is cut by the shape of the data alone, never by the number of threads, so results have the
-// same bits at any thread count. BLAS itself always runs on one thread inside such a loop
+// Work is cut by the shape of the data and the cores of the machine, never by the number of threads,
+// so results have the same bits at any thread count. BLAS itself always runs on one thread inside such a loop
 // (kernels/gemm.hpp).
 #pragma once
 

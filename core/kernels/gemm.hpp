@@ -1,8 +1,8 @@
 // Matrix products on raw pointers: the only file that calls BLAS.
 //
-// BLAS runs on one thread, inside tiles whose bounds depend on the sizes alone, and the tiles run
-// in parallel: so results have the same bits at any thread count. (Letting BLAS thread, or
-// splitting elsewhere, changes bits.)
+// BLAS runs on one thread, inside tiles whose bounds depend on the sizes and the machine's cores
+// alone, and the tiles run in parallel: so results have the same bits at any thread count. (Letting
+// BLAS thread, or splitting elsewhere, may change bits.)
 #pragma once
 
 #include <cstddef>
