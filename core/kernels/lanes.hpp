@@ -21,8 +21,8 @@ using Batch = xsimd::batch<T, xsimd::default_arch>;
 template <class T>
 constexpr T infinity = std::numeric_limits<T>::infinity();
 
-// The elements after the last whole batch go through the same vector instructions, by way of a
-// padded copy.
+// Fewer elements than fill a batch go through the same vector instructions, by way of a padded
+// copy.
 template <class T>
 struct Tail {
   static constexpr std::size_t width = Batch<T>::size;
@@ -38,17 +38,40 @@ struct Tail {
   }
 };
 
-// y[i] = f(inputs[i]...)
+// y[i] = f(inputs[i]...); y may be one of the inputs. The last batch ends with the last element and
+// so overlaps the one before it; its inputs are read before anything is written.
 template <class T, class F, class... In>
 inline void map(F f, T* y, std::size_t n, const In*... inputs) {
   constexpr std::size_t width = Batch<T>::size;
-  std::size_t i = 0;
-  for (; i + width <= n; i += width)
-    f(Batch<T>::load_unaligned(inputs + i)...).store_unaligned(y + i);
-  if (i < n) {
+  if (n < width) {
     Tail<T> tail;
-    tail.store(f(tail.load(inputs + i, n - i, T(0))...), y + i, n - i);
+    return tail.store(f(tail.load(inputs, n, T(0))...), y, n);
   }
+  const bool ragged = n % width != 0;
+  Batch<T> last(T(0));
+  if (ragged) last = f(Batch<T>::load_unaligned(inputs + n - width)...);
+  for (std::size_t i = 0; i + width <= n; i += width)
+    f(Batch<T>::load_unaligned(inputs + i)...).store_unaligned(y + i);
+  if (ragged) last.store_unaligned(y + n - width);
+}
+
+// 0, 1, 2, ...
+template <class T>
+struct LaneNumbers {
+  alignas(64) T numbers[Batch<T>::size] = {};
+  constexpr LaneNumbers() {
+    for (std::size_t i = 0; i < Batch<T>::size; ++i) numbers[i] = T(i);
+  }
+};
+
+// The elements of x from n less `count` up to n, fewer than a batch, and `fill` in the other lanes.
+template <class T>
+inline Batch<T> load_rest(const T* x, std::size_t n, std::size_t count, T fill) {
+  using V = Batch<T>;
+  if (n < V::size) return Tail<T>().load(x + n - count, count, fill);
+  static constexpr LaneNumbers<T> lanes;
+  return xsimd::select(V::load_aligned(lanes.numbers) < V(T(V::size - count)), V(fill),
+                       V::load_unaligned(x + n - V::size));
 }
 
 // f(0), f(1), ... with constant arguments. In an ordinary loop g++ would see only too late that an
@@ -128,10 +151,7 @@ inline double sum_lanes(F term, T fill, std::size_t n, const In*... inputs) {
     V sum(T(0));
     std::size_t i = begin;
     for (; i + V::size <= end; i += V::size) sum = sum + term(V::load_unaligned(inputs + i)...);
-    if (i < end) {
-      Tail<T> tail;
-      sum = sum + term(tail.load(inputs + i, end - i, fill)...);
-    }
+    if (i < end) sum = sum + term(load_rest(inputs, n, end - i, fill)...);
     Tail<T> lanes;
     sum.store_aligned(lanes.numbers);
     for (std::size_t half = V::size / 2; half > 0; half /= 2)
@@ -148,11 +168,11 @@ T extreme(const T* x, std::size_t n) {
   V best(worst);
   std::size_t i = 0;
   for (; i + V::size <= n; i += V::size) best = apply<op>(best, V::load_unaligned(x + i));
-  Tail<T> tail;
-  best = apply<op>(best, tail.load(x + i, n - i, worst));
-  best.store_aligned(tail.numbers);
+  if (i < n) best = apply<op>(best, load_rest(x, n, n - i, worst));
+  Tail<T> lanes;
+  best.store_aligned(lanes.numbers);
   T result = worst;
-  for (const T number : tail.numbers) {
+  for (const T number : lanes.numbers) {
     if (number != number) return number;
     if (op == Binary::maximum ? number > result : number < result) result = number;
   }
