@@ -64,14 +64,17 @@ struct LaneNumbers {
   }
 };
 
-// The elements of x from n less `count` up to n, fewer than a batch, and `fill` in the other lanes.
-template <class T>
-inline Batch<T> load_rest(const T* x, std::size_t n, std::size_t count, T fill) {
+// f of the last `count` of n elements, fewer than a batch, each in a lane; `fill` in all other
+// lanes, whatever f gives there.
+template <class T, class F, class... In>
+inline Batch<T> map_rest(F f, std::size_t n, std::size_t count, T fill, const In*... inputs) {
   using V = Batch<T>;
-  if (n < V::size) return Tail<T>().load(x + n - count, count, fill);
-  static constexpr LaneNumbers<T> lanes;
-  return xsimd::select(V::load_aligned(lanes.numbers) < V(T(V::size - count)), V(fill),
-                       V::load_unaligned(x + n - V::size));
+  static constexpr LaneNumbers<T> lane_numbers;
+  const V lanes = V::load_aligned(lane_numbers.numbers);
+  if (n >= V::size)  // a batch that overlaps the one before
+    return xsimd::select(lanes < V(T(V::size - count)), V(fill),
+                         f(V::load_unaligned(inputs + n - V::size)...));
+  return xsimd::select(lanes < V(T(count)), f(Tail<T>().load(inputs, count, T(0))...), V(fill));
 }
 
 // f(0), f(1), ... with constant arguments. In an ordinary loop g++ would see only too late that an
@@ -139,10 +142,9 @@ double sum_terms(std::size_t begin, std::size_t end, Term term) {
 }
 
 // The sum of term(inputs[i]...), over the lanes of a vector within blocks and then in double: as
-// good as the rounding of its terms. Inputs are read as `fill` beyond the end, where the term must
-// be 0.
+// good as the rounding of its terms.
 template <class T, class F, class... In>
-inline double sum_lanes(F term, T fill, std::size_t n, const In*... inputs) {
+inline double sum_lanes(F term, std::size_t n, const In*... inputs) {
   using V = Batch<T>;
   constexpr std::size_t block = 16 * V::size;
   double total = 0;
@@ -151,7 +153,7 @@ inline double sum_lanes(F term, T fill, std::size_t n, const In*... inputs) {
     V sum(T(0));
     std::size_t i = begin;
     for (; i + V::size <= end; i += V::size) sum = sum + term(V::load_unaligned(inputs + i)...);
-    if (i < end) sum = sum + term(load_rest(inputs, n, end - i, fill)...);
+    if (i < end) sum = sum + map_rest<T>(term, n, end - i, T(0), inputs...);
     Tail<T> lanes;
     sum.store_aligned(lanes.numbers);
     for (std::size_t half = V::size / 2; half > 0; half /= 2)
@@ -168,7 +170,7 @@ T extreme(const T* x, std::size_t n) {
   V best(worst);
   std::size_t i = 0;
   for (; i + V::size <= n; i += V::size) best = apply<op>(best, V::load_unaligned(x + i));
-  if (i < n) best = apply<op>(best, load_rest(x, n, n - i, worst));
+  if (i < n) best = apply<op>(best, map_rest<T>([](const V& v) { return v; }, n, n - i, worst, x));
   Tail<T> lanes;
   best.store_aligned(lanes.numbers);
   T result = worst;

@@ -15,7 +15,7 @@ double softmax(const T* x, T* y, std::size_t n) {
   }
   const Batch<T> shift(top);
   map<T>([&](const auto& v) { return exp_bounded(v - shift); }, y, n, x);
-  const double total = sum_lanes<T>([](const auto& v) { return v; }, T(0), n, y);
+  const double total = sum_lanes<T>([](const auto& v) { return v; }, n, y);
   const Batch<T> share(T(1 / total));
   map<T>([&](const auto& v) { return share * v; }, y, n, y);
   return double(top) + __builtin_log(total);
@@ -41,8 +41,7 @@ LogSumExp log_sum_exp(const T* x, std::size_t n) {
   const T top = extreme<T, Binary::maximum>(x, n);
   if (top == -infinity<T> || top == infinity<T> || top != top) return {double(top), 0};
   const Batch<T> shift(top);
-  const double total =
-      sum_lanes<T>([&](const auto& v) { return exp_bounded(v - shift); }, -infinity<T>, n, x);
+  const double total = sum_lanes<T>([&](const auto& v) { return exp_bounded(v - shift); }, n, x);
   return {double(top), __builtin_log(total)};
 }
 
@@ -62,7 +61,7 @@ template <class T>
 double mean_of(const T* x, std::size_t n) {
   // differences from any element of the row have no large part in common, so few digits are lost
   const Batch<T> first(*x);
-  const double rest = sum_lanes<T>([&](const auto& v) { return v - first; }, *x, n, x);
+  const double rest = sum_lanes<T>([&](const auto& v) { return v - first; }, n, x);
   return double(*x) + rest / double(n);
 }
 
@@ -76,7 +75,7 @@ void normalize(const T* x, const T* gain, const T* shift, bool centered, double 
         const Batch<T> d = from_mean(v);
         return d * d;
       },
-      static_cast<T>(mean), n, x);
+      n, x);
   // squares that leave the range of T, or of a row that is nearly constant, are summed in double
   if (!(square > 1e-30 && square < infinity<double>))
     square = sum_terms(0, n, [=](auto read, std::size_t i) {
@@ -103,10 +102,9 @@ void normalize_backward(const T* x, const T* gain, const T* g, bool centered, Ro
   // the mean and the scale are shared by the row, so each entry's gradient loses its share of both
   const double along = sum_lanes<T>(
       [&](const auto& v, const auto& w, const auto& u) { return u * w * (from_mean(v) * scale); },
-      T(0), n, x, gain, g);
+      n, x, gain, g);
   const double level =
-      centered ? sum_lanes<T>([](const auto& w, const auto& u) { return u * w; }, T(0), n, gain, g)
-               : 0;
+      centered ? sum_lanes<T>([](const auto& w, const auto& u) { return u * w; }, n, gain, g) : 0;
   const Batch<T> a(static_cast<T>(along / double(n))), l(static_cast<T>(level / double(n)));
   map<T>([&](const auto& v, const auto& w,
              const auto& u) { return scale * (u * w - l - from_mean(v) * scale * a); },

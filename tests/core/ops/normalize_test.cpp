@@ -80,6 +80,23 @@ TEST_CASE("a constant row is 0 after layer_norm and its gradient finite", "[norm
                 {237.1708, -79.0569, -79.0569, -79.0569});
 }
 
+TEST_CASE("rows around a large mean keep their digits, whatever the width", "[normalize]") {
+  for (const double mean : {0.0, 1e5, 16777216.0})
+    for (const std::size_t width : {2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 300}) {
+      Array x = ag::uninitialized({width});
+      std::vector<double> expected(width);
+      for (std::size_t i = 0; i < width; ++i) x.data()[i] = Real(mean + 2.0 * double(i % 3));
+      double average = 0, square = 0;
+      for (std::size_t i = 0; i < width; ++i) average += double(x.data()[i]) / double(width);
+      for (std::size_t i = 0; i < width; ++i)
+        square += std::pow(double(x.data()[i]) - average, 2) / double(width);
+      for (std::size_t i = 0; i < width; ++i)
+        expected[i] = (double(x.data()[i]) - average) / std::sqrt(square + 1e-5);
+      CAPTURE(mean, width);
+      require_close(plain_layer_norm(Variable(x)).value(), expected, 1e-5);
+    }
+}
+
 TEST_CASE("epsilon is added inside the root", "[normalize][C67]") {
   const Array small = ag::array_of({0.001, 0.001}, {2});
   require_close(plain_rms_norm(Variable(small)).value(), {0.301511, 0.301511});
