@@ -5,6 +5,7 @@
 #include <map>
 #include <ostream>
 #include <unordered_set>
+#include <utility>
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -12,8 +13,21 @@ inline namespace ATTNGRAD_PRECISION {
 struct MemoryTrace::Contents {
   std::map<std::pair<std::string, std::string>, SavedMemory> saved;
   std::unordered_set<const void*> counted;
-  std::size_t pending = 0;
-  std::vector<const void*> pending_values;
+  // of the op about to be recorded, and of the edge about to be made
+  std::vector<const void*> op_values, edge_values;
+  std::size_t op_bytes = 0, edge_bytes = 0;
+
+  void drop_edge() {
+    for (const void* value : edge_values) counted.erase(value);
+    edge_values.clear();
+    edge_bytes = 0;
+  }
+  void keep_edge() {
+    op_values.insert(op_values.end(), edge_values.begin(), edge_values.end());
+    op_bytes += edge_bytes;
+    edge_values.clear();
+    edge_bytes = 0;
+  }
 };
 
 namespace {
@@ -28,32 +42,49 @@ MemoryTrace::MemoryTrace() : contents_(std::make_unique<Contents>()) {
 }
 MemoryTrace::~MemoryTrace() { active = nullptr; }
 
+MemoryTrace::Suspended::Suspended() : before(std::exchange(active, nullptr)) {}
+MemoryTrace::Suspended::~Suspended() { active = before; }
+
 void MemoryTrace::note(const Variable& value) {
   if (active == nullptr || Recorder::is_parameter(value)) return;
   Contents& c = *active->contents_;
   if (!c.counted.insert(value.id()).second) return;
-  c.pending_values.push_back(value.id());
-  c.pending += value.size() * sizeof(Real);
+  c.edge_values.push_back(value.id());
+  c.edge_bytes += value.size() * sizeof(Real);
 }
 
 void MemoryTrace::note(std::size_t bytes) {
-  if (active != nullptr) active->contents_->pending += bytes;
+  if (active != nullptr) active->contents_->op_bytes += bytes;
+}
+
+void MemoryTrace::close_edge(const Variable& input) {
+  if (active == nullptr) return;
+  if (input.needs_grad()) {
+    active->contents_->keep_edge();
+  } else {
+    active->contents_->drop_edge();
+  }
 }
 
 void MemoryTrace::close(const char* op, bool recorded) {
   if (active == nullptr) return;
   Contents& c = *active->contents_;
+  c.keep_edge();  // of an op with one backward for all inputs
   if (recorded) {
     const std::string layer = layer_path();
     SavedMemory& entry =
         c.saved.try_emplace({layer, op}, SavedMemory{layer, op, 0, 0}).first->second;
     ++entry.calls;
-    entry.bytes += c.pending;
+    entry.bytes += c.op_bytes;
   } else {  // it kept nothing after all
-    for (const void* value : c.pending_values) c.counted.erase(value);
+    for (const void* value : c.op_values) c.counted.erase(value);
   }
-  c.pending_values.clear();
-  c.pending = 0;
+  c.op_values.clear();
+  c.op_bytes = 0;
+}
+
+void MemoryTrace::forget_values() {
+  if (active != nullptr) active->contents_->counted.clear();
 }
 
 MemoryReport memory_report() {

@@ -32,7 +32,8 @@ struct MemoryReport {
 
 // While it lives, ops recorded in this thread are noted with their layer and what their derivatives
 // save: values and statistics, without parameters, which are there anyway. A value that several ops
-// save counts once, for the first. Traces do not nest (TapeError).
+// save counts once, for the first. Traces do not nest (TapeError), and
+// end in the thread that began them.
 class MemoryTrace {
  public:
   MemoryTrace();
@@ -41,10 +42,22 @@ class MemoryTrace {
   MemoryTrace& operator=(const MemoryTrace&) = delete;
 
   // For the engine: a value, or so many bytes of something else, that the op about to be recorded
-  // saves; and that it has been recorded, or not.
+  // saves; that the values since the last call belong to the derivative of this input, which is
+  // dropped if it needs no gradient; that the op has been recorded, or not; and that the values are
+  // gone, so that others may lie where they were.
   static void note(const Variable& value);
   static void note(std::size_t bytes);
+  static void close_edge(const Variable& input);
   static void close(const char* op, bool recorded);
+  static void forget_values();
+  // While it lives, nothing is noted: what is recorded will be dropped at once.
+  struct Suspended {
+    Suspended();
+    ~Suspended();
+    Suspended(const Suspended&) = delete;
+    Suspended& operator=(const Suspended&) = delete;
+    MemoryTrace* before;
+  };
 
  private:
   friend MemoryReport memory_report();

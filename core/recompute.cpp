@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/memory.hpp"
+
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
@@ -23,6 +25,12 @@ class RandomRestored {
   Rng now_;
 };
 
+// y as the result of an op of this tape, also where f returned an input or what it had captured.
+Variable computed_here(const Variable& y) {
+  if (Recorder::computed_here(y)) return y;
+  return record("checkpoint", Variable(y.value()), edge(y, [](const Variable& g) { return g; }));
+}
+
 }  // namespace
 
 Variable checkpoint_list(std::function<Variable(const std::vector<Variable>&)> f,
@@ -30,11 +38,11 @@ Variable checkpoint_list(std::function<Variable(const std::vector<Variable>&)> f
   check_argument(f != nullptr, "checkpoint: needs a function");
   if (!recording()) return f(inputs);
   const Rng then = rng != nullptr ? *rng : Rng(0);
-  auto [y, sources] = Recorder::run_and_forget([&](Tape&) { return f(inputs); });
+  auto [y, sources] = Recorder::run_and_forget([&](Tape&) { return computed_here(f(inputs)); });
 
   const auto again = [f = std::move(f), inputs = std::move(inputs), rng, then] {
     const RandomRestored restored(rng, then);
-    return f(inputs);
+    return computed_here(f(inputs));
   };
   const auto backward = [again, sources = sources](const Array& gy) {
     std::vector<Array> gradients;
@@ -68,6 +76,7 @@ Recorder::Forgotten Recorder::run_and_forget(const std::function<Variable(Tape&)
   Variable y;
   std::vector<Variable> sources;
   {
+    const MemoryTrace::Suspended nothing_stays;
     Forget forget{recorder};
     Tape tape;
     y = body(tape);

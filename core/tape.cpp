@@ -70,6 +70,11 @@ void Recorder::mark_constant(const Variable& y) {
   if (active()) mark(y, false);
 }
 
+bool Recorder::computed_here(const Variable& x) {
+  const Recorder& recorder = current();
+  return is_intermediate(x, recorder.recording_, recorder.innermost_begin());
+}
+
 bool Recorder::is_parameter(const Variable& x) {
   return x.state().needs_grad && x.state().recording == 0;
 }
@@ -238,6 +243,7 @@ Tape::~Tape() {
   if (!recorder.tapes_.empty()) return;  // an outer tape may still need what was recorded here
   while (!recorder.nodes_.empty()) recorder.nodes_.pop_back();
   recorder.recording_ = 0;
+  MemoryTrace::forget_values();
 }
 
 Gradients Tape::gradients(const Variable& loss, After after) {
@@ -264,6 +270,8 @@ bool recording() { return Recorder::current().active(); }
 Saved::Saved(Variable x) : variable_(std::move(x)), version_(variable_.version()) {
   if (recording()) MemoryTrace::note(variable_);
 }
+
+void detail::edge_saved(const Variable& input) { MemoryTrace::close_edge(input); }
 
 void saves_bytes(std::size_t bytes) {
   if (recording()) MemoryTrace::note(bytes);

@@ -119,6 +119,19 @@ inline Saved saved(const Variable& x) { return Saved(x); }
 // Tells a running MemoryTrace that the op about to be recorded keeps so many bytes besides what it
 // saved().
 void saves_bytes(std::size_t bytes);
+// Indices or flags that derivatives keep: one copy for all of them; null unless a tape records.
+template <class T>
+std::shared_ptr<const ArrayOf<T>> saved(const ArrayOf<T>& integers) {
+  static_assert(std::is_integral_v<T>, "numbers are saved as a Variable");
+  if (!recording()) return nullptr;
+  saves_bytes(integers.size() * sizeof(T));
+  return std::make_shared<const ArrayOf<T>>(integers);
+}
+
+namespace detail {
+// Tells a running MemoryTrace whose derivative keeps what was saved() since the last call.
+void edge_saved(const Variable& input);
+}  // namespace detail
 
 // One input of an op with the derivative with respect to it: from the gradient of the output to
 // that of the input. A derivative is written with differentiable ops, so gradients of gradients
@@ -130,6 +143,7 @@ struct Edge {
 };
 template <class Derivative>
 Edge<Derivative> edge(const Variable& input, Derivative derivative) {
+  detail::edge_saved(input);
   return {input, std::move(derivative)};
 }
 
@@ -193,6 +207,8 @@ class Recorder {
     std::vector<Variable> sources;
   };
   static Forgotten run_and_forget(const std::function<Variable(Tape&)>& body);
+  // Whether x is the result of an op that the innermost tape recorded.
+  static bool computed_here(const Variable& x);
   // Whether x needs a gradient and is the result of no op.
   static bool is_parameter(const Variable& x);
   // Whether x is the result of an op that this recording appended at or after place `begin`.

@@ -248,14 +248,14 @@ Variable Where::operator()(const Bools& condition, const Variable& a, const Vari
                                     : b.value().data()[at[1] + j * steps[1]];
         }
       });
-  return record("where", Variable(std::move(y)),
-                edge(a,
-                     [to = a.shape(), condition](const Variable& g) {
-                       return sum_to(where(condition, g, Variable(Real(0))), to);
-                     }),
-                edge(b, [to = b.shape(), condition](const Variable& g) {
-                  return sum_to(where(condition, Variable(Real(0)), g), to);
-                }));
+  const auto kept = saved(condition);
+  return record(
+      "where", Variable(std::move(y)),
+      edge(a, [to = a.shape(),
+               kept](const Variable& g) { return sum_to(where(*kept, g, Variable(Real(0))), to); }),
+      edge(b, [to = b.shape(), kept](const Variable& g) {
+        return sum_to(where(*kept, Variable(Real(0)), g), to);
+      }));
 }
 
 Bools greater(const Variable& x, Real threshold) { return xt::greater(x.value(), threshold); }

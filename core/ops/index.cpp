@@ -105,8 +105,8 @@ Variable take_rows(const char* op, const Variable& x, const Indices& indices, st
                     }
                   });
   return record(op, Variable(std::move(y)),
-                edge(x, [op, indices, axis, to = x.shape()](const Variable& g) {
-                  return scatter_rows(op, to, indices, g, axis);
+                edge(x, [op, indices = saved(indices), axis, to = x.shape()](const Variable& g) {
+                  return scatter_rows(op, to, *indices, g, axis);
                 }));
 }
 
@@ -115,8 +115,9 @@ Variable scatter_rows(const char* op, const Shape& shape, const Indices& indices
                       const Variable& updates, std::size_t axis) {
   Array y = zeros(shape);
   add_rows(y, AxisView(shape, axis), indices, updates.value().data());
-  return record(op, Variable(std::move(y)), edge(updates, [op, indices, axis](const Variable& g) {
-                  return take_rows(op, g, indices, axis);
+  return record(op, Variable(std::move(y)),
+                edge(updates, [op, indices = saved(indices), axis](const Variable& g) {
+                  return take_rows(op, g, *indices, axis);
                 }));
 }
 
@@ -161,8 +162,8 @@ Variable scatter_elements(const Shape& shape, const Indices& indices, const Vari
   Array y = zeros(shape);
   add_elements(y, AxisView(shape, axis), indices, updates.value().data());
   return record("take_along", Variable(std::move(y)),
-                edge(updates, [indices, axis](const Variable& g) {
-                  return take_along(g, indices, static_cast<std::ptrdiff_t>(axis));
+                edge(updates, [indices = saved(indices), axis](const Variable& g) {
+                  return take_along(g, *indices, static_cast<std::ptrdiff_t>(axis));
                 }));
 }
 
@@ -188,8 +189,8 @@ Variable scatter_add(const Variable& base, const Indices& indices, const Variabl
   add_rows(y, AxisView(base.shape(), at), indices, updates.value().data());
   return record("scatter_add", Variable(std::move(y)),  //
                 edge(base, [](const Variable& g) { return g; }),
-                edge(updates, [indices, at](const Variable& g) {
-                  return take_rows("scatter_add", g, indices, at);
+                edge(updates, [indices = saved(indices), at](const Variable& g) {
+                  return take_rows("scatter_add", g, *indices, at);
                 }));
 }
 
@@ -207,8 +208,8 @@ Variable take_along(const Variable& x, const Indices& indices, std::ptrdiff_t ax
                     }
                   });
   return record("take_along", Variable(std::move(y)),
-                edge(x, [indices, at, to = x.shape()](const Variable& g) {
-                  return scatter_elements(to, indices, g, at);
+                edge(x, [indices = saved(indices), at, to = x.shape()](const Variable& g) {
+                  return scatter_elements(to, *indices, g, at);
                 }));
 }
 
@@ -221,8 +222,8 @@ Variable scatter_add_along(const Variable& base, const Indices& indices, const V
   add_elements(y, AxisView(base.shape(), at), indices, updates.value().data());
   return record("scatter_add_along", Variable(std::move(y)),  //
                 edge(base, [](const Variable& g) { return g; }),
-                edge(updates, [indices, at](const Variable& g) {
-                  return take_along(g, indices, static_cast<std::ptrdiff_t>(at));
+                edge(updates, [indices = saved(indices), at](const Variable& g) {
+                  return take_along(g, *indices, static_cast<std::ptrdiff_t>(at));
                 }));
 }
 

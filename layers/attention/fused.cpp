@@ -146,7 +146,9 @@ Variable fused_self_attention(const SelfAttentionInputs& in, const AttentionOpti
   const auto composed = [options, count = in.heads](const std::vector<Variable>& inputs) {
     return composed_self_attention({inputs[0], inputs[1], inputs[2], inputs[3], count}, options);
   };
-  saves_bytes(kept->weights.size() * sizeof(Real));
+  saves_bytes(
+      (kept->weights.size() + heads.q.array.size() + heads.k.array.size() + heads.v.array.size()) *
+      sizeof(Real));
   return record_joint("self_attention", y, {in.x, in.wq, in.wk, in.wv}, analytic, composed);
 }
 

@@ -66,15 +66,16 @@ Variable masked_product(const Variable& a, Transpose transpose, const Variable& 
             ? contract(shown(a, visible), transpose, b, Transpose::no)
             : Variable(product_by_loops(a.value(), transposed, b.value(), visible));
   }
-  return record(
-      "masked_product", y,
-      edge(a,
-           [b = saved(b), visible, transposed](const Variable& g) {
-             return transposed ? masked_scores(b(), g, visible) : masked_scores(g, b(), visible);
-           }),
-      edge(b, [a = saved(a), visible, transposed](const Variable& g) {
-        return masked_product(a(), transposed ? Transpose::no : Transpose::yes, g, visible);
-      }));
+  const auto kept = saved(visible);
+  return record("masked_product", y,
+                edge(a,
+                     [b = saved(b), kept, transposed](const Variable& g) {
+                       return transposed ? masked_scores(b(), g, *kept)
+                                         : masked_scores(g, b(), *kept);
+                     }),
+                edge(b, [a = saved(a), kept, transposed](const Variable& g) {
+                  return masked_product(a(), transposed ? Transpose::no : Transpose::yes, g, *kept);
+                }));
 }
 
 Variable masked_scores(const Variable& a, const Variable& b, const Bools& visible) {
@@ -85,12 +86,13 @@ Variable masked_scores(const Variable& a, const Variable& b, const Bools& visibl
             ? shown(contract(a, Transpose::no, b, Transpose::yes), visible)
             : Variable(scores_by_loops(a.value(), b.value(), visible));
   }
+  const auto kept = saved(visible);
   return record(
       "masked_scores", y,
-      edge(a, [b = saved(b), visible](
-                  const Variable& g) { return masked_product(g, Transpose::no, b(), visible); }),
-      edge(b, [a = saved(a), visible](const Variable& g) {
-        return masked_product(g, Transpose::yes, a(), visible);
+      edge(a, [b = saved(b),
+               kept](const Variable& g) { return masked_product(g, Transpose::no, b(), *kept); }),
+      edge(b, [a = saved(a), kept](const Variable& g) {
+        return masked_product(g, Transpose::yes, a(), *kept);
       }));
 }
 

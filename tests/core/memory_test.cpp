@@ -4,7 +4,9 @@
 
 #include "common/test.hpp"
 #include "core/ops/elementwise.hpp"
+#include "core/ops/index.hpp"
 #include "core/ops/reduce.hpp"
+#include "core/recompute.hpp"
 #include "layers/transformer.hpp"
 
 TEST_CASE("a report tells what each op keeps, a shared value once, and no parameter", "[memory]") {
@@ -56,4 +58,35 @@ TEST_CASE("a report names layers, and adds up to what a step keeps alive", "[mem
   std::ostringstream out;
   out << report;
   REQUIRE_THAT(out.str(), ContainsSubstring("in blocks.1.feed_forward"));
+}
+
+TEST_CASE("a report counts what stays and nothing else", "[memory]") {
+  const Variable w = ag::parameter(ag::ones({1000})), constant(ag::ones({1000}));
+  const auto bytes_of = [](const char* op) {
+    std::size_t bytes = 0;
+    for (const ag::SavedMemory& entry : ag::memory_report().saved)
+      if (entry.op == op) bytes += entry.bytes;
+    return bytes;
+  };
+  const ag::MemoryTrace trace;
+  constexpr std::size_t array = 1000 * sizeof(Real);
+  {
+    Tape tape;
+    const Variable y = (w + w) * constant;  // the derivative to the constant is dropped
+    REQUIRE(bytes_of("multiply") == array);
+    const Variable z = ag::checkpoint([](const Variable& x) { return ag::exp(ag::tanh(x)); }, y);
+    REQUIRE(bytes_of("tanh") + bytes_of("exp") == 0);  // forgotten at once
+    REQUIRE(bytes_of("checkpoint") == array);
+    const ag::Indices rows = xt::zeros<std::int64_t>({300});
+    const Variable rows_of_w = ag::take(w, rows, 0);
+    REQUIRE(bytes_of("take") == 300 * sizeof(std::int64_t));
+    const ag::Bools flags = ag::greater(constant, 0);
+    const Variable chosen = ag::where(flags, w, constant);
+    REQUIRE(bytes_of("where") == 1000);
+  }
+  for (int step = 0; step < 20; ++step) {  // where the values of one step lay, those of the next do
+    Tape tape;
+    const Variable y = ag::sigmoid(w);
+    REQUIRE(bytes_of("sigmoid") == std::size_t(step + 1) * array);
+  }
 }

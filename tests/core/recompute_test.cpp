@@ -118,3 +118,19 @@ TEST_CASE("an error inside of a checkpoint leaves the tape usable", "[checkpoint
   require_close(tape.gradients(ag::sum(before)).of(x).value(),
                 {2.0 * x.value().data()[0], 2.0 * x.value().data()[1], 2.0 * x.value().data()[2]});
 }
+
+TEST_CASE("a checkpoint of what f returns unchanged passes the gradient on", "[checkpoint]") {
+  const Variable x = ag::parameter(random_array({3}));
+  Tape tape;
+  const Variable h = ag::exp(x);
+  const Variable same = ag::checkpoint([](const Variable& v) { return v; }, h);
+  const Variable captured = ag::checkpoint([h] { return h; });
+  const Variable nested = ag::checkpoint(
+      [](const Variable& v) { return ag::checkpoint([](const Variable& u) { return u; }, v) + v; },
+      x);
+  const Variable constant =
+      ag::checkpoint([](const Variable&) { return Variable(ag::ones({3})); }, x);
+  const ag::Gradients g = tape.gradients(ag::sum(same + captured + nested + constant));
+  for (std::size_t i = 0; i < 3; ++i)
+    REQUIRE(std::abs(g.of(x).value().data()[i] - (2 * h.value().data()[i] + 2)) < 1e-5);
+}
