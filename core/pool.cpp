@@ -50,7 +50,7 @@ Pool& pool() {
 }
 
 // Four sizes per power of two, so at most a fifth of a block is wasted: 64, 80, 96, 112, 128, 160,
-// ... bytes.
+// ... bytes (of which those up to 128 still take whole units of 64 of their chunk).
 struct ClassOf {
   std::size_t index, bytes;
 };
@@ -150,32 +150,51 @@ constexpr std::size_t shared_chunk = 0;  // each block by itself, so that a faul
 constexpr std::size_t shared_chunk = 4 * huge_page;
 #endif
 
+std::align_val_t alignment_of(std::size_t bytes) {
+  return std::align_val_t(bytes < huge_page ? alignment : huge_page);
+}
+
 std::byte* new_chunk(std::size_t bytes) {
-  auto* const memory = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(huge_page)));
+  void* memory = nullptr;
+  try {
+    memory = ::operator new(bytes, alignment_of(bytes));
+  } catch (const std::bad_alloc&) {  // what is held unused may be enough
+    pool_release();
+    memory = ::operator new(bytes, alignment_of(bytes));
+  }
 #ifdef MADV_HUGEPAGE
-  madvise(memory, bytes, MADV_HUGEPAGE);  // may be refused, and then costs time only
+  if (bytes >= huge_page)
+    madvise(memory, bytes, MADV_HUGEPAGE);  // may be refused, and then costs time only
 #endif
   pool().held += bytes;
   ++pool().system_allocations;
-  return memory;
+  return static_cast<std::byte*>(memory);
 }
 
-// A block that was never used. Large ones have a chunk each.
-void* cut_block(std::size_t size) {
+// The next bytes of the open chunk, or null where they do not fit.
+void* cut_open_chunk(std::size_t size) {
   Pool& p = pool();
-  std::lock_guard lock(p.chunks_mutex);
-  if (size > shared_chunk / 4) {
-    std::byte* const memory = new_chunk(size);
-    p.chunks[memory] = {size, cut_of(size)};
-    return memory;
-  }
-  if (p.open == nullptr || p.chunks[p.open].cut + cut_of(size) > shared_chunk) {
-    p.open = new_chunk(shared_chunk);
-    p.chunks[p.open] = {shared_chunk, 0};
-  }
+  if (p.open == nullptr || p.chunks[p.open].cut + cut_of(size) > shared_chunk) return nullptr;
   std::size_t& cut = p.chunks[p.open].cut;
   cut += cut_of(size);
   return p.open + cut - cut_of(size);
+}
+
+// A block that was never used. Large ones have a chunk each. The system is asked without the lock,
+// for a handler of its failure may want to release the pool.
+void* cut_block(std::size_t size) {
+  Pool& p = pool();
+  const bool alone = size > shared_chunk / 4;
+  if (!alone) {
+    std::lock_guard lock(p.chunks_mutex);
+    if (void* block = cut_open_chunk(size)) return block;
+  }
+  std::byte* const chunk = new_chunk(alone ? size : shared_chunk);
+  std::lock_guard lock(p.chunks_mutex);
+  p.chunks[chunk] = alone ? Chunk{size, cut_of(size)} : Chunk{shared_chunk, 0};
+  if (alone) return chunk;
+  p.open = chunk;
+  return cut_open_chunk(size);
 }
 
 void count_alive(std::size_t size) {
@@ -241,10 +260,11 @@ void pool_release() {
     }
   for (const auto& [chunk, bytes] : unused) {
     if (bytes != p.chunks[chunk].cut) continue;
+    const std::align_val_t alignment = alignment_of(p.chunks[chunk].bytes);
     p.held -= p.chunks[chunk].bytes;
     p.chunks.erase(chunk);
     if (chunk == p.open) p.open = nullptr;
-    ::operator delete(chunk, std::align_val_t(huge_page));
+    ::operator delete(chunk, alignment);
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
 
 namespace attngrad {
 
@@ -38,7 +39,10 @@ struct PoolAllocator {
   template <class U>
   PoolAllocator(const PoolAllocator<U>&) noexcept {}
 
-  T* allocate(std::size_t count) { return static_cast<T*>(pool_allocate(count * sizeof(T))); }
+  T* allocate(std::size_t count) {
+    if (count > std::size_t(-1) / 2 / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(pool_allocate(count * sizeof(T)));
+  }
   void deallocate(T* block, std::size_t count) noexcept {
     pool_deallocate(block, count * sizeof(T));
   }

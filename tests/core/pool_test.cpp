@@ -93,7 +93,6 @@ TEST_CASE("release gives back the chunks that are unused and nothing else", "[po
   for (std::size_t i = 1; i < blocks.size(); ++i) ag::pool_deallocate(blocks[i], 1000000);
   REQUIRE(held() >= before + large + 100 * 1000000);
   ag::pool_release();
-  REQUIRE(held() > before);
   REQUIRE(held() <= before + 8 * (std::size_t{1} << 20));  // the chunk of the block in use
   for (std::size_t i = 0; i < 1000000; ++i) REQUIRE(static_cast<char*>(used)[i] == 1);
   // what stayed on the lists can be used again
