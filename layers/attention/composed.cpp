@@ -13,7 +13,8 @@ namespace {
 Variable row_top(const Variable& scores) {
   const Pause constant_only;
   const Variable top = max(scores, -1, keep_dims);
-  return where(greater(top, -std::numeric_limits<Real>::infinity()), top, Variable(Real(0)));
+  const Bools nothing = xt::equal(top.value(), -std::numeric_limits<Real>::infinity());
+  return where(nothing, Variable(Real(0)), top);
 }
 
 Array squeezed_last(const Array& x) {
@@ -48,7 +49,8 @@ AttentionParts composed_attention_parts(const AttentionInputs& inputs,
   const Variable powers = exp(shown - top);
   const Variable total = sum(powers, -1, keep_dims);
   // a row with nothing visible has total 0, and its powers are 0 already
-  const Variable divisor = where(greater(total, 0), total, Variable(Real(1)));
+  const Bools nothing = xt::equal(total.value(), Real(0));
+  const Variable divisor = where(nothing, Variable(Real(1)), total);
   const Variable weights = powers / divisor;
   const Variable heads = masked ? masked_product(weights, Transpose::no, v, visible)
                                 : contract(weights, Transpose::no, v, Transpose::no);

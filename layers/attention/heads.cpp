@@ -1,5 +1,8 @@
 #include "layers/attention/heads.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "core/kernels/strided.hpp"
 #include "core/ops/shape.hpp"
 
@@ -33,7 +36,7 @@ Heads split_heads(const Variable& x, std::size_t heads) { return split_heads(x, 
 Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::size_t parts) {
   check_argument(heads > 0 && part < parts, "split_heads: needs heads > 0 and part < parts, got ",
                  heads, " heads, part ", part, " of ", parts);
-  check_shape(x.rank() == 3 && x.size(2) % (parts * heads) == 0,
+  check_shape(x.rank() == 3 && x.size(2) % parts == 0 && x.size(2) / parts % heads == 0,
               "split_heads: x must be (batch, time, ", parts, " * ", heads, " * width), got ",
               x.shape());
   const std::size_t total = x.size(2), part_width = total / parts, width = part_width / heads;
@@ -46,6 +49,30 @@ Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::s
           .batch_stride = x.size(1) * total,
           .head_stride = width,
           .time_stride = total};
+}
+
+void check_heads(const char* what, const Heads& h) {
+  struct Axis {
+    std::size_t count, stride;
+  };
+  std::array<Axis, 4> axes{{{h.batch, h.batch_stride},
+                            {h.heads, h.head_stride},
+                            {h.length, h.time_stride},
+                            {h.width, 1}}};
+  if (std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.count == 0; })) return;
+  std::sort(axes.begin(), axes.end(),
+            [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
+  std::size_t extent = 1;  // of what lies inside of one step along the axis
+  bool apart = true;
+  for (const auto& [count, stride] : axes) {
+    apart = apart && (count == 1 || stride >= extent);
+    extent += (count - 1) * stride;
+  }
+  check_shape(apart && h.offset + extent <= h.array.size(), "attention: ", what,
+              " must lie inside their array of ", h.array.size(),
+              " elements, no two at one place, got (batch, heads, length, width) = ",
+              gathered_shape(h), " from ", h.offset, " with steps ", h.batch_stride, ", ",
+              h.head_stride, ", ", h.time_stride, ", 1");
 }
 
 bool disjoint(const Heads& a, const Heads& b) {

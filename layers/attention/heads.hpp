@@ -30,6 +30,10 @@ Heads split_heads(const Variable& x, std::size_t heads);
 // * heads * width).
 Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::size_t parts);
 
+// Throws ShapeError, naming `what`, unless every element lies inside the array and no two at one
+// place.
+void check_heads(const char* what, const Heads& heads);
+
 // Whether no element belongs to both: they lie in different arrays, or side by side in one.
 bool disjoint(const Heads& a, const Heads& b);
 

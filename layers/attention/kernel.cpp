@@ -31,9 +31,12 @@ AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOpt
               "attention: keys and values must agree in batch, heads and length, got (batch, "
               "heads, length, width) = ",
               heads_shape(k), " and ", heads_shape(v));
+  check_heads("queries", q);
+  check_heads("keys", k);
+  check_heads("values", v);
   const AttentionSizes sizes{q.batch, q.heads, q.length, k.length};
   options.mask.check(sizes);
-  check_argument(std::isfinite(attention_scale(inputs, options)),
+  check_argument(std::isfinite(Real(attention_scale(inputs, options))),
                  "attention: scale must be finite, got ", attention_scale(inputs, options));
   return sizes;
 }

@@ -261,3 +261,33 @@ TEST_CASE("queries, keys and values in one array give one gradient", "[attention
   };
   require_gradients(packed, {random_array({2, 3, 12})});
 }
+
+TEST_CASE("heads must lie inside their array, each element once", "[attention][errors]") {
+  const Variable x(random_array({2, 3, 8}));
+  const ag::Heads good = ag::split_heads(x, 2);
+  for (const std::string& name : ag::attention_kernel_names()) {
+    const ag::AttentionKernel kernel = ag::attention_kernel(name);
+    ag::Heads longer = good, shared = good, shifted = good;
+    longer.length = 100;
+    shared.head_stride = 0;
+    shifted.offset = 1;
+    REQUIRE_NOTHROW(kernel({good, good, good}, {}));
+    REQUIRE_THROWS_AS(kernel({good, longer, longer}, {}), ag::ShapeError);
+    REQUIRE_THROWS_AS(kernel({good, shared, good}, {}), ag::ShapeError);
+    REQUIRE_THROWS_AS(kernel({good, good, shifted}, {}), ag::ShapeError);
+  }
+}
+
+TEST_CASE("a NaN that a query sees reaches its whole output with every kernel", "[attention]") {
+  Array k = random_array({1, 3, 4});
+  k.data()[5] = NAN;
+  const Variable q(random_array({1, 2, 4})), keys(k), v(random_array({1, 3, 4}));
+  for (const std::string& name : ag::attention_kernel_names()) {
+    CAPTURE(name);
+    const Variable y =
+        ag::attention_kernel(name)(
+            {ag::split_heads(q, 1), ag::split_heads(keys, 1), ag::split_heads(v, 1)}, {})
+            .output;
+    for (const Real entry : y.value()) REQUIRE(std::isnan(entry));
+  }
+}
