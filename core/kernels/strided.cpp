@@ -25,14 +25,23 @@ Strides broadcast_strides(const Shape& shape, const Shape& to) {
 
 namespace {
 
+// A short row is added up here: the call of a kernel would take longer.
+template <class T>
+double sum_row(const T* x, std::size_t n) {
+  if (n >= 16) return vector_kernels<T>().sum(x, n);
+  double total = 0;
+  for (std::size_t i = 0; i < n; ++i) total += double(x[i]);
+  return total;
+}
+
 template <class T>
 T reduce_row(Reduction how, const T* x, std::size_t n) {
   const VectorKernels<T>& k = vector_kernels<T>();
   switch (how) {
     case Reduction::sum:
-      return T(k.sum(x, n));
+      return T(sum_row(x, n));
     case Reduction::mean:
-      return T(k.sum(x, n) / double(n));
+      return T(sum_row(x, n) / double(n));
     case Reduction::max:
       return k.max(x, n);
     default:
@@ -126,8 +135,14 @@ void reduce(Reduction how, const Shape& shape, const std::vector<bool>& reduced,
   } else if (kinds == std::vector<bool>{true, false} ||
              kinds == std::vector<bool>{false, true, false}) {
     const std::size_t outer = kinds[0] ? 1 : sizes[0], width = sizes.back();
-    for (std::size_t i = 0; i < outer; ++i)
+    const auto one = [&](std::size_t i) {
       reduce_columns(how, x + i * gone * width, gone, width, y + i * width);
+    };
+    constexpr std::size_t many = 16;  // enough to share out; fewer share out their own rows
+    parallel_chunks(outer, outer < many ? outer : rows_per_task(gone * width),
+                    [&](std::size_t begin, std::size_t end) {
+                      for (std::size_t i = begin; i < end; ++i) one(i);
+                    });
   } else {  // bring the kept axes to the front
     const Strides strides = row_major(shape);
     Shape front;
