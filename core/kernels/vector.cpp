@@ -119,7 +119,6 @@ void fill_unary(VectorKernels<T>& kernels, formula::List<Formulas...>) {
 template <class T>
 VectorKernels<T> make_kernels() {
   VectorKernels<T> k{};
-  k.name = ATTNGRAD_ARCH_NAME;
   fill_unary(k, formula::Unary());
   k.binary[std::size_t(Binary::add)] = binary<T, Binary::add>;
   k.binary[std::size_t(Binary::subtract)] = binary<T, Binary::subtract>;

@@ -35,8 +35,6 @@ struct SgdStep {
 
 template <class T>
 struct VectorKernels {
-  const char* name;  // of the instruction set
-
   // y[i] = f(x[i])
   void (*unary[unary_count])(const T* x, T* y, std::size_t n);
   // gx[i] = g[i] f'(s[i]), and exactly 0 where g[i] is 0; s is the function's input or output
