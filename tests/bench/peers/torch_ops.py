@@ -70,10 +70,14 @@ def linear():
     return differentiated(lambda: F.linear(x, w, b), [x, w, b], torch.randn(BATCH, CONTEXT, 4 * WIDTH))
 
 
-def adamw():
+def adamw(**kind):
     w = parameter(PARAMETERS)
     w.grad = torch.randn(PARAMETERS)
-    return torch.optim.AdamW([w], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1).step
+    return torch.optim.AdamW([w], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, **kind).step
+
+
+def adamw_fused():
+    return adamw(fused=True)
 
 
 def scalar_op():
@@ -89,7 +93,8 @@ def scalar_op():
 
 
 OPS = dict(softmax=softmax, layer_norm=layer_norm, gelu=gelu, cross_entropy=cross_entropy, embedding=embedding,
-           linear=linear, adamw=adamw, scalar_op=scalar_op)
+           linear=linear, adamw=adamw, adamw_fused=adamw_fused,
+           scalar_op=scalar_op)
 
 
 def main():
