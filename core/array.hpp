@@ -66,8 +66,12 @@ inline namespace ATTNGRAD_PRECISION {
 
 using Array = ArrayOf<Real>;
 
-// An array whose elements are not yet set: for a kernel that writes every one of them.
-inline Array uninitialized(const Shape& shape) { return Array::from_shape(shape); }
+// An array whose elements are not yet set: for a kernel that writes every one of them. Throws
+// ShapeError if the sizes multiply to more than memory could hold.
+inline Array uninitialized(const Shape& shape) {
+  element_count(shape);
+  return Array::from_shape(shape);
+}
 Array filled(const Shape& shape, Real value);
 inline Array zeros(const Shape& shape) { return filled(shape, 0); }
 inline Array ones(const Shape& shape) { return filled(shape, 1); }

@@ -1,7 +1,8 @@
 // The exceptions, the sentence builder behind them, and the layer path that every message starts
 // with.
 //
-// Everything is thrown before any work is done, so a failed call changes nothing. A message reads
+// What is wrong with arguments is thrown before any work is done, and a TapeError of an op before
+// it is recorded: a failed call changes nothing. A message reads
 //   blocks.2.attention.query: linear: x must end in 8, got (3, 4)
 // layer path (if a layer is running), op, rule, what came; lower case, no full stop.
 #pragma once

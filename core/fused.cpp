@@ -161,7 +161,8 @@ Comparison check_fused(const FusedOp& op, std::size_t count, std::uint64_t seed,
     const FusedCase drawn = op.sample(rng);
     const Comparison difference =
         compare_functions(drawn.fused, drawn.composed, drawn.inputs, seed + i);
-    if (description != nullptr && difference.gradient > worst.gradient)
+    if (description != nullptr &&
+        (difference.gradient > worst.gradient || difference.value > worst.value))
       *description = drawn.description;
     worst.value = std::max(worst.value, difference.value);
     worst.gradient = std::max(worst.gradient, difference.gradient);

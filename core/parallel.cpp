@@ -18,7 +18,8 @@ std::atomic<int>& thread_count() {
 }  // namespace
 
 void set_threads(int count) {
-  check_argument(count >= 1, "set_threads: count must be at least 1, got ", count);
+  check_argument(count >= 1 && count <= 1024, "set_threads: count must be in [1, 1024], got ",
+                 count);
   thread_count() = count;
 }
 

@@ -1,8 +1,8 @@
 // How many threads the kernels use, and the one parallel loop they all use.
 //
-// Work is cut by the shape of the data and the cores of the machine, never by the number of threads,
-// so results have the same bits at any thread count. BLAS itself always runs on one thread inside such a loop
-// (kernels/gemm.hpp).
+// Work is cut by the shape of the data and the cores of the machine, never by the number of
+// threads, so results have the same bits at any thread count. BLAS itself always runs on one thread
+// inside such a loop (kernels/gemm.hpp).
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace attngrad {
 
-// Threads used by kernels called from now on, from any thread; at least 1. The default is
-// OMP_NUM_THREADS where it is set, else the number of cores.
+// Threads used by kernels called from now on, from any thread; 1 to 1024 (else ArgumentError). The
+// default is OMP_NUM_THREADS where it is set, else the number of cores.
 void set_threads(int count);
 int threads();
 

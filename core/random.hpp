@@ -1,5 +1,5 @@
-// Random numbers from a counter: the same seed and offset give the same bits on any machine and
-// thread count.
+// Random numbers from a counter: the same seed and offset give the same bits at any thread count
+// and, but for normal(), whose logarithm and cosine are the system's, on any machine.
 //
 // The generator is Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
 // 1, 2, 3", 2011): a block of four 32-bit numbers is a function of (seed, offset), so any part of a

@@ -25,7 +25,7 @@ struct FeedForward : Layer {
   Linear up, down;
 
   FeedForward(const FeedForwardOptions& o, Rng& rng)
-      : options(o),
+      : options(checked(o)),
         up({.in = o.width, .out = o.hidden, .bias = o.bias, .initialization = o.initialization},
            rng),
         down({.in = o.hidden,
@@ -42,6 +42,10 @@ struct FeedForward : Layer {
   }
 
  private:
+  static const FeedForwardOptions& checked(const FeedForwardOptions& o) {
+    check_argument(o.activation != nullptr, "FeedForward: needs an activation, got none");
+    return o;
+  }
   // Either GELU takes the bias of the map before it along in one pass.
   Variable activated(const Variable& x) const {
     const bool exact = options.activation == gelu;

@@ -1,6 +1,9 @@
 // All layers.
 #pragma once
 
+#include "layers/attention/composed.hpp"
+#include "layers/attention/flash.hpp"
+#include "layers/attention/fused.hpp"
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
 #include "layers/feed_forward.hpp"

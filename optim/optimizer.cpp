@@ -50,9 +50,10 @@ void Optimizer::step(const Gradients& gradients, double rate, double gradient_sc
   check_argument(std::isfinite(gradient_scale), name_, ": gradient_scale must be finite, got ",
                  gradient_scale);
   for (const Slot& slot : slots_)
-    check_shape(gradients.of(slot.value).shape() == slot.value.shape(), name_,
-                ": a parameter's shape was changed after its gradient was taken: it is ",
-                slot.value.shape(), ", the gradient ", gradients.of(slot.value).shape());
+    check_shape(
+        !gradients.reached(slot.value) || gradients.of(slot.value).shape() == slot.value.shape(),
+        name_, ": a parameter's shape was changed after its gradient was taken: it is ",
+        slot.value.shape(), ", the gradient ", gradients.of(slot.value).shape());
   std::vector<Variable> held;  // while the tasks point into them
   std::vector<Task> tasks;
   for (Slot& slot : slots_) {

@@ -39,14 +39,14 @@ BlasThreads& blas_threads() {
 // Halves the larger side until there is enough to share out: one tile for each core that this
 // machine has, however many threads are set. BLAS packs both factors anew for each tile, so few
 // large ones are best: with two cores, a step of a small GPT is a tenth faster with 2 than with 4.
-struct TileSizes {
+struct Tiling {
   std::size_t rows, columns;
 };
-TileSizes tile_sizes(ProductSizes sizes, std::size_t products) {
+Tiling tiling(ProductSizes sizes, std::size_t products) {
   constexpr std::size_t smallest = 64, largest = 1024;
   static const std::size_t wanted_tasks =
       std::max<std::size_t>(2, std::thread::hardware_concurrency());
-  TileSizes tile{std::max<std::size_t>(sizes.rows, 1), std::max<std::size_t>(sizes.columns, 1)};
+  Tiling tile{std::max<std::size_t>(sizes.rows, 1), std::max<std::size_t>(sizes.columns, 1)};
   const auto tasks = [&] {
     return products * ((sizes.rows + tile.rows - 1) / tile.rows) *
            ((sizes.columns + tile.columns - 1) / tile.columns);
@@ -140,7 +140,7 @@ template <class T>
 void run_batch(ProductSizes sizes, MatrixView<T> a, MatrixView<T> b, Start start, const T* row,
                std::size_t c_stride, const std::vector<Product<T>>& products) {
   if (sizes.rows == 0 || sizes.columns == 0 || products.empty()) return;
-  const TileSizes tile = tile_sizes(sizes, products.size());
+  const Tiling tile = tiling(sizes, products.size());
   const std::size_t across = (sizes.columns + tile.columns - 1) / tile.columns;
   const std::size_t down = (sizes.rows + tile.rows - 1) / tile.rows;
   const double operations =

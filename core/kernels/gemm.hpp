@@ -1,4 +1,4 @@
-// Matrix products on raw pointers: the only file that calls BLAS.
+// Matrix products on raw pointers: the only file that calls BLAS (LAPACK serves ops/linalg.cpp).
 //
 // BLAS runs on one thread, inside tiles whose bounds depend on the sizes and the machine's cores
 // alone, and the tiles run in parallel: so results have the same bits at any thread count. (Letting

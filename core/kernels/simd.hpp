@@ -1,4 +1,4 @@
-// xsimd, and the few vector functions it lacks. The only header that names xsimd.
+// xsimd, and the few vector functions it lacks. The only header that includes xsimd.
 #pragma once
 
 #include <xsimd/xsimd.hpp>
@@ -23,7 +23,7 @@ template <class T, class A>
   return xsimd::fma(a, b, c);
 }
 
-// exp(x) for x <= 88, to 1 unit in the last place; NaN stays. What would be smaller than the
+// exp(x) for x <= 88, to 1.2 units in the last place; NaN stays. What would be smaller than the
 // smallest normal number is 0. x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the
 // polynomial of Cephes' expf.
 template <class A>

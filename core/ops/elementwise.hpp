@@ -48,7 +48,7 @@ Bools greater(const Variable& x, Real threshold);
 // ---- functions of one argument: y is shaped like x --------------------------------------------
 
 Variable square(const Variable& x);
-// 0 and infinity from a little before Real has to: for |x| beyond 87.3 (708.3 in double).
+// 0 and infinity from a little before Real has to: below -87.4 and above 88.4 (708 in double).
 Variable exp(const Variable& x);
 Variable log(const Variable& x);
 Variable log1p(const Variable& x);  // log(1 + x), accurate for small x

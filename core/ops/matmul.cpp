@@ -93,6 +93,8 @@ Variable contract_to(const Shape& shape, const Variable& a, Transpose ta, const 
 }  // namespace
 
 Variable contract(const Variable& a, Transpose ta, const Variable& b, Transpose tb, Batch batch) {
+  check_shape(a.rank() >= 2 && b.rank() >= 2, "matmul: needs rank 2 or more, a is ", a.shape(),
+              ", b is ", b.shape());
   const Factor left(a, ta), right(b, tb);
   check_shape(left.columns == right.rows, "matmul: inner sizes differ: a is ", a.shape(), ", b is ",
               b.shape());
@@ -139,7 +141,8 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   check_shape(x.rank() > 0 && x.size(-1) == weight.size(1), "linear: x must end in ",
               weight.size(1), ", got ", x.shape());
   check_shape(!bias.holds_value() || bias.shape() == Shape{weight.size(0)},
-              "linear: bias must be (", weight.size(0), ")");
+              "linear: bias must be (", weight.size(0), "), got ",
+              bias.holds_value() ? bias.shape() : Shape());
   if (x.rank() == 1) return squeeze(linear(expand_dims(x, 0), weight, bias), 0);
   if (!bias.holds_value()) return contract(x, Transpose::no, weight, Transpose::yes);
 

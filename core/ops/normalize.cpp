@@ -19,7 +19,8 @@ void check_inputs(const char* op, const Variable& x, const Variable& gain, const
   check_shape(x.rank() > 0, op, ": x must have rank 1 or more");
   const Shape width{x.shape().back()};
   check_shape(gain.shape() == width, op, ": gain must be ", width, ", got ", gain.shape());
-  check_shape(!shift.holds_value() || shift.shape() == width, op, ": shift must be ", width);
+  check_shape(!shift.holds_value() || shift.shape() == width, op, ": shift must be ", width,
+              ", got ", shift.holds_value() ? shift.shape() : Shape());
   check_argument(epsilon >= 0, op, ": epsilon must not be negative, got ", epsilon);
 }
 

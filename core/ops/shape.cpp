@@ -311,8 +311,13 @@ Variable pad(const Variable& x, const std::vector<std::pair<std::size_t, std::si
   check_shape(widths.size() == x.rank(), "pad: needs one pair of widths for each axis of ",
               x.shape(), ", got ", widths.size());
   Shape shape = x.shape();
-  for (std::size_t axis = 0; axis < x.rank(); ++axis)
-    shape[axis] += widths[axis].first + widths[axis].second;
+  for (std::size_t axis = 0; axis < x.rank(); ++axis) {
+    const auto [before, after] = widths[axis];
+    constexpr std::size_t most = std::size_t{1} << 48;  // no array is longer; -1 is not a width
+    check_shape(before <= most && after <= most, "pad: widths of axis ", axis, " are ", before,
+                " and ", after, ", more than memory could hold");
+    shape[axis] += before + after;
+  }
   Window window(shape);
   for (std::size_t axis = 0; axis < x.rank(); ++axis)
     window.cut(axis, static_cast<std::ptrdiff_t>(widths[axis].first), x.shape()[axis]);

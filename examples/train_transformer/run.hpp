@@ -36,7 +36,6 @@ class TrainingRun {
   void write_sample();
 
  private:
-  void read_checkpoint();
   void save_checkpoint() const;
   ag::Parameters saved_values() const;
   ag::Variable train_step(const ag::Schedule& schedule);

@@ -2,7 +2,7 @@
 //
 // Forward, for a tile of queries, over the tiles of keys that one of them sees:
 //   S = scale Q K^T
-//   P = exp(S - top), with top the largest score of each row so far
+//   P = exp(S - top), with top near the largest score of each row so far: no P exceeds exp(8)
 //   Y = Y exp(old top - top) + P V,  total = total exp(old top - top) + rowsum(P)
 // and Y / total at the end. Saved: Y, top and 1 / total; no matrix of queries by keys.
 // Backward, from dY, with S and P = exp(S - top) / total computed again:

@@ -35,6 +35,9 @@ struct MultiHeadAttention : Layer {
                    rng) {}
 
   Variable operator()(const Variable& x, const Mask& mask = {}) const {
+    check_shape(x.rank() == 3 && x.size(2) == options.width,
+                "MultiHeadAttention: x must be (batch, time, ", options.width, "), got ",
+                x.shape());
     const Variable packed = within(*this, qkv)(x);
     const auto part = [&](std::size_t i) { return split_heads(packed, options.heads, i, 3); };
     const AttentionOutput attended =

@@ -1,6 +1,8 @@
 #include "core/array.hpp"
 
 #include "common/test.hpp"
+#include "core/ops/elementwise.hpp"
+#include "core/ops/shape.hpp"
 
 #if __has_include(<xtensor/core/xeval.hpp>)
 #include <xtensor/core/xeval.hpp>
@@ -70,4 +72,15 @@ TEST_CASE("xtensor gives evaluated expressions and reductions their rank", "[arr
   REQUIRE(largest.shape() == ag::Shape{6});
   const Array mean = xt::mean(g, {0}, xt::evaluation_strategy::immediate);
   REQUIRE(mean.shape() == ag::Shape{6});
+}
+
+TEST_CASE("shapes beyond memory throw before anything is written", "[array][errors]") {
+  const std::size_t huge = std::size_t{1} << 61, half = std::size_t{1} << 32;
+  REQUIRE_THROWS_AS(ag::zeros({huge}), ag::ShapeError);
+  REQUIRE_THROWS_AS(ag::uninitialized({half, half}), ag::ShapeError);
+  REQUIRE_THROWS_AS(ag::broadcast_to(Variable(ag::ones({3})), {huge, 3}), ag::ShapeError);
+  const Variable x(ag::ones({2, 4}));
+  REQUIRE_THROWS_AS(ag::pad(x, {{0, 0}, {std::size_t(-1), 1}}), ag::ShapeError);
+  REQUIRE_THROWS_AS(ag::pad(x, {{half, 0}, {half, 1}}), ag::ShapeError);
+  REQUIRE_THROWS_AS(ag::PoolAllocator<double>().allocate(std::size_t(-1)), std::bad_alloc);
 }

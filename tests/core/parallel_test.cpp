@@ -119,11 +119,12 @@ TEST_CASE("an exception in a parallel loop reaches the caller", "[parallel][erro
   }
 }
 
-TEST_CASE("the number of threads is at least one", "[parallel][errors]") {
+TEST_CASE("the number of threads is from 1 to 1024", "[parallel][errors]") {
   const ThreadsScope restore;
   ag::set_threads(3);
   REQUIRE(ag::threads() == 3);
   for (const int count : {0, -1}) REQUIRE_THROWS_AS(ag::set_threads(count), ag::ArgumentError);
-  REQUIRE_THROWS_WITH(ag::set_threads(0), "set_threads: count must be at least 1, got 0");
+  REQUIRE_THROWS_WITH(ag::set_threads(0), "set_threads: count must be in [1, 1024], got 0");
+  REQUIRE_THROWS_AS(ag::set_threads(100000), ag::ArgumentError);
   REQUIRE(ag::threads() == 3);
 }
