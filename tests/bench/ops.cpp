@@ -121,11 +121,11 @@ struct Named {
   const char* name;
   void (*run)(benchmark::State&);
 };
-constexpr Named ops[]{{"softmax", softmax}, {"layer_norm", layer_norm},
-                      {"gelu", gelu},       {"cross_entropy", cross_entropy},
-                      {"embedding", embed}, {"linear", linear},
-                      {"adamw", adamw},
-                      {"adamw_fused", adamw}};  // the same, beside the peer's faster kind
+constexpr Named ops[]{
+    {"softmax", softmax}, {"layer_norm", layer_norm},
+    {"gelu", gelu},       {"cross_entropy", cross_entropy},
+    {"embedding", embed}, {"linear", linear},
+    {"adamw", adamw},     {"adamw_fused", adamw}};  // the same, beside the peer's faster kind
 constexpr Named chains[]{{"elementwise", elementwise}, {"elementwise_loops", elementwise_loops}};
 
 // Takes --threads N out of the arguments.
