@@ -70,9 +70,10 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   // Gradients of a loss with one element. Uses the tape up, freeing what ops saved on the way; with
-  // `keep` it can be asked again. Throws ShapeError if loss has more than one element; TapeError if
-  // the tape is used up, if loss was not computed under this tape, if a later tape of this thread
-  // still records, or if a saved value has been edited since.
+  // `keep` it can be asked again. To differentiate a gradient, open an outer tape: this one does
+  // not record its own walk. Throws ShapeError if loss has more than one element; TapeError if the
+  // tape is used up, if loss was not computed under this tape, if a later tape of this thread still
+  // records, or if a saved value has been edited since.
   Gradients gradients(const Variable& loss, After after = After::consume);
   // The same for y of any shape: gradients of sum(y * seed), a vector-Jacobian product. seed:
   // shaped like y.
