@@ -38,17 +38,20 @@ Mask random_mask(Rng& rng, const AttentionSizes& s) {
 }
 
 // NaN in some keys and values that no query of their head sees.
-void spoil_hidden(Rng& rng, const Mask& mask, const AttentionSizes& s, Array& k, Array& v) {
-  const std::size_t k_width = k.shape()[2] / s.heads, v_width = v.shape()[2] / s.heads;
+void spoil_hidden(Rng& rng, const Mask& mask, const AttentionSizes& s, std::size_t group, Array& k,
+                  Array& v) {
+  const std::size_t heads = s.heads / group;  // of keys
+  const std::size_t k_width = k.shape()[2] / heads, v_width = v.shape()[2] / heads;
   for (std::size_t b = 0; b < s.batch; ++b)
-    for (std::size_t h = 0; h < s.heads; ++h)
+    for (std::size_t h = 0; h < heads; ++h)
       for (std::size_t j = 0; j < s.keys; ++j) {
         bool seen = false;
-        for (std::size_t i = 0; i < s.queries; ++i) seen = seen || mask.visible(s, b, h, i, j);
+        for (std::size_t g = h * group; g < (h + 1) * group; ++g)
+          for (std::size_t i = 0; i < s.queries; ++i) seen = seen || mask.visible(s, b, g, i, j);
         if (seen || rng.uniform() < 0.5) continue;
         const std::size_t row = b * s.keys + j;
-        k.data()[(row * s.heads + h) * k_width] = std::numeric_limits<Real>::quiet_NaN();
-        v.data()[(row * s.heads + h) * v_width] = std::numeric_limits<Real>::quiet_NaN();
+        k.data()[(row * heads + h) * k_width] = std::numeric_limits<Real>::quiet_NaN();
+        v.data()[(row * heads + h) * v_width] = std::numeric_limits<Real>::quiet_NaN();
       }
 }
 
@@ -61,6 +64,7 @@ AttentionOptions random_options(Rng& rng, const AttentionSizes& s) {
 // A case of one kernel against `composed`; k may be changed once it is drawn.
 struct AttentionCase {
   AttentionSizes sizes;
+  std::size_t group;  // heads of queries for each of keys
   std::size_t width, value_width;
   AttentionOptions options;
   AttentionOutput (*kernel)(const AttentionInputs&, const AttentionOptions&);
@@ -69,30 +73,35 @@ struct AttentionCase {
 
 FusedCase against_composed(const AttentionCase& c, Array q, Array k, Array v) {
   const AttentionSizes s = c.sizes;
-  const auto with = [s, options = c.options](auto* kernel) {
+  const auto with = [s, group = c.group, options = c.options](auto* kernel) {
     return [=](const Inputs& in) {
-      return kernel({split_heads(in[0], s.heads), split_heads(in[1], s.heads),
-                     split_heads(in[2], s.heads)},
+      return kernel({split_heads(in[0], s.heads), split_heads(in[1], s.heads / group),
+                     split_heads(in[2], s.heads / group)},
                     options)
           .output;
     };
   };
-  return {text("batch ", s.batch, ", heads ", s.heads, ", queries ", s.queries, ", keys ", s.keys,
-               ", widths ", c.width, " and ", c.value_width,
+  return {text("batch ", s.batch, ", heads ", s.heads, " in groups of ", c.group, ", queries ",
+               s.queries, ", keys ", s.keys, ", widths ", c.width, " and ", c.value_width,
                c.options.mask.hides_nothing() ? ", no mask" : ", masked", c.about),
           {std::move(q), std::move(k), std::move(v)},
           with(c.kernel),
           with(composed_attention)};
 }
 
+// 1 in most cases
+std::size_t random_group(Rng& rng) { return rng.uniform() < 0.6 ? 1 : draw(rng, 2, 5); }
+
 FusedCase sample_attention(Rng& rng) {
-  const AttentionSizes s{draw(rng, 1, 4), draw(rng, 1, 4), draw(rng, 1, 12), draw(rng, 1, 12)};
+  const std::size_t group = random_group(rng);
+  const AttentionSizes s{draw(rng, 1, 4), group * draw(rng, 1, 4), draw(rng, 1, 12),
+                         draw(rng, 1, 12)};
   const AttentionCase c{
-      s, draw(rng, 1, 10), draw(rng, 1, 10), random_options(rng, s), fused_attention, ""};
+      s, group, draw(rng, 1, 10), draw(rng, 1, 10), random_options(rng, s), fused_attention, ""};
   Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, -2, 2);
-  Array k = uniform(rng, {s.batch, s.keys, s.heads * c.width}, -2, 2);
-  Array v = uniform(rng, {s.batch, s.keys, s.heads * c.value_width}, -2, 2);
-  spoil_hidden(rng, c.options.mask, s, k, v);
+  Array k = uniform(rng, {s.batch, s.keys, s.heads / group * c.width}, -2, 2);
+  Array v = uniform(rng, {s.batch, s.keys, s.heads / group * c.value_width}, -2, 2);
+  spoil_hidden(rng, c.options.mask, s, group, k, v);
   return against_composed(c, std::move(q), std::move(k), std::move(v));
 }
 
@@ -122,19 +131,21 @@ FusedCase sample_flash_attention(Rng& rng) {
   const auto length = [&](std::size_t tile) {
     return rng.uniform() < 0.5 ? draw(rng, 1, 20) : draw(rng, 1, std::int64_t(3 * tile + 1));
   };
-  const AttentionSizes s{draw(rng, 1, 3), draw(rng, 1, 3), length(kernels::flash_queries),
+  const std::size_t group = random_group(rng);
+  const AttentionSizes s{draw(rng, 1, 3), group * draw(rng, 1, 3), length(kernels::flash_queries),
                          length(kernels::flash_keys)};
-  AttentionCase c{s, width(), width(), random_options(rng, s), flash_attention, ""};
+  AttentionCase c{s, group, width(), width(), random_options(rng, s), flash_attention, ""};
   if (rng.uniform() < 0.3) c.options.mask = c.options.mask & rectangles_hidden(rng, s);
   const bool grows = rng.uniform() < 0.2;
   c.about = grows ? ", keys that grow" : "";
   Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, grows ? 0 : -2, 2);
-  Array k = uniform(rng, {s.batch, s.keys, s.heads * c.width}, -2, 2);
-  Array v = uniform(rng, {s.batch, s.keys, s.heads * c.value_width}, -2, 2);
+  Array k = uniform(rng, {s.batch, s.keys, s.heads / group * c.width}, -2, 2);
+  Array v = uniform(rng, {s.batch, s.keys, s.heads / group * c.value_width}, -2, 2);
   if (grows) c.options.scale = {};  // each key's scores exceed those of the last by 0.3
   for (std::size_t i = 0; grows && i < k.size(); ++i)
-    k.data()[i] += Real(0.3 / std::sqrt(double(c.width))) * Real(i / (s.heads * c.width) % s.keys);
-  spoil_hidden(rng, c.options.mask, s, k, v);
+    k.data()[i] +=
+        Real(0.3 / std::sqrt(double(c.width))) * Real(i / (s.heads / group * c.width) % s.keys);
+  spoil_hidden(rng, c.options.mask, s, group, k, v);
   return against_composed(c, std::move(q), std::move(k), std::move(v));
 }
 

@@ -26,6 +26,7 @@ TransformerBlockOptions block_options(const TransformerOptions& o) {
       normal_weights(o.deviation / std::sqrt(2 * double(std::max<std::size_t>(1, o.layers))));
   return {.attention = {.width = o.width,
                         .heads = o.heads,
+                        .key_heads = o.key_heads,
                         .bias = o.bias,
                         .kernel = o.kernel,
                         .initialization = weights,

@@ -44,6 +44,7 @@ struct TransformerOptions {
   std::size_t context;     // the longest sequence; positions are learned
   std::size_t width = 128;
   std::size_t heads = 4;
+  std::optional<std::size_t> key_heads = {};  // as many as heads unless given; divides them
   std::size_t layers = 4;
   bool bias = true;         // in every linear map and norm
   bool tied = true;         // the output head is the token table itself

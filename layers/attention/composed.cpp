@@ -2,6 +2,7 @@
 
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
+#include "core/ops/shape.hpp"
 #include "layers/attention/masked_product.hpp"
 
 namespace attngrad {
@@ -15,6 +16,15 @@ Variable row_top(const Variable& scores) {
   const Variable top = max(scores, -1, keep_dims);
   const Bools nothing = xt::equal(top.value(), -std::numeric_limits<Real>::infinity());
   return where(nothing, Variable(Real(0)), top);
+}
+
+// Each head `group` times in a row.
+Variable repeat_heads(const Variable& x, std::size_t group) {
+  if (group == 1) return x;
+  const Shape& s = x.shape();
+  const Variable each = broadcast_to(expand_dims(x, 2), {s[0], s[1], group, s[2], s[3]});
+  return reshape(each, {std::ptrdiff_t(s[0]), std::ptrdiff_t(s[1] * group), std::ptrdiff_t(s[2]),
+                        std::ptrdiff_t(s[3])});
 }
 
 Array squeezed_last(const Array& x) {
@@ -37,7 +47,8 @@ AttentionParts composed_attention_parts(const AttentionInputs& inputs,
     return {Variable(zeros(square)), Variable(zeros(square)), nothing,
             filled({sizes.batch, sizes.heads, sizes.queries}, none)};
   }
-  const Variable q = gather(inputs.q), k = gather(inputs.k), v = gather(inputs.v);
+  const Variable q = gather(inputs.q), k = repeat_heads(gather(inputs.k), inputs.group()),
+                 v = repeat_heads(gather(inputs.v), inputs.group());
   const bool masked = !options.mask.hides_nothing();
   const Bools visible = masked ? options.mask.dense(sizes) : Bools();
 

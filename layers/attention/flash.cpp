@@ -46,9 +46,9 @@ AttentionOutput forward(const AttentionInputs& in, Kept& kept) {
         const std::size_t head = task % heads, first = (tiles - 1 - task / heads) * flash_queries;
         const std::size_t b = head / s.heads, h = head % s.heads, row = head * s.queries;
         kernels::flash_forward<Real>(
-            {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, h),
-            head_view(in.v, b, h), first, std::min(flash_queries, s.queries - first),
-            output_view(y, s, in.v.width, b, h),
+            {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h),
+            head_view(in.k, b, h / in.group()), head_view(in.v, b, h / in.group()), first,
+            std::min(flash_queries, s.queries - first), output_view(y, s, in.v.width, b, h),
             {kept.top.data() + row, kept.inverse_total.data() + row}, log_sum_exp.data() + row);
       },
       2 * product_operations(s, in.q.width));
@@ -106,7 +106,7 @@ void add_array(Array& from, const Heads& from_places, Array& to, const Heads& pl
 void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const Array& dy,
               const GradientArrays& gradients) {
   const AttentionSizes& s = kept.sizes;
-  const std::size_t heads = s.batch * s.heads;
+  const std::size_t heads = s.batch * in.k.heads;
   // with few heads, their queries are shared out too
   constexpr std::size_t wanted_tasks = 8;
   const bool apart = disjoint(in.q, in.k) && disjoint(in.q, in.v) && disjoint(in.k, in.v);
@@ -129,19 +129,23 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const
       heads * ranges,
       [&](std::size_t task) {
         const std::size_t head = task / ranges, range = task % ranges;
-        const std::size_t b = head / s.heads, h = head % s.heads, row = head * s.queries;
+        const std::size_t b = head / in.k.heads, key_head = head % in.k.heads;
         const KeyGradients to = key_gradients(range);
-        kernels::flash_backward<Real>({kept.options.mask, s, b, h},
-                                      {kept.scale,
-                                       head_view(in.q, b, h),
-                                       head_view(in.k, b, h),
-                                       head_view(in.v, b, h),
-                                       output_view(y, s, in.v.width, b, h),
-                                       output_view(dy, s, in.v.width, b, h),
-                                       {kept.top.data() + row, kept.inverse_total.data() + row}},
-                                      bounds[range], bounds[range + 1],
-                                      head_view(*gradients.dq, in.q, b, h),
-                                      head_view(*to.dk, to.k, b, h), head_view(*to.dv, to.v, b, h));
+        // the heads of a group add to the same dK and dV, one after the other
+        for (std::size_t h = key_head * in.group(); h < (key_head + 1) * in.group(); ++h) {
+          const std::size_t row = (b * s.heads + h) * s.queries;
+          kernels::flash_backward<Real>(
+              {kept.options.mask, s, b, h},
+              {kept.scale,
+               head_view(in.q, b, h),
+               head_view(in.k, b, key_head),
+               head_view(in.v, b, key_head),
+               output_view(y, s, in.v.width, b, h),
+               output_view(dy, s, in.v.width, b, h),
+               {kept.top.data() + row, kept.inverse_total.data() + row}},
+              bounds[range], bounds[range + 1], head_view(*gradients.dq, in.q, b, h),
+              head_view(*to.dk, to.k, b, key_head), head_view(*to.dv, to.v, b, key_head));
+        }
       },
       5 * product_operations(s, in.q.width));
   for (std::size_t range = 1; range < ranges; ++range) {

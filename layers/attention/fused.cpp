@@ -26,11 +26,12 @@ Array forward(const AttentionInputs& in, Kept& kept, Array& log_sum_exp) {
   Array y = uninitialized({s.batch, s.queries, s.heads * in.v.width});
   const kernels::SingleThreadedBlas guard;
   parallel_for(s.batch * s.heads, [&](std::size_t i) {
-    const std::size_t b = i / s.heads, h = i % s.heads;
-    kernels::attention_forward<Real>(
-        {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, h),
-        head_view(in.v, b, h), kept.weights.data() + i * square,
-        output_view(y, s, in.v.width, b, h), log_sum_exp.data() + i * s.queries);
+    const std::size_t b = i / s.heads, h = i % s.heads, key_head = h / in.group();
+    kernels::attention_forward<Real>({kept.options.mask, s, b, h}, kept.scale,
+                                     head_view(in.q, b, h), head_view(in.k, b, key_head),
+                                     head_view(in.v, b, key_head), kept.weights.data() + i * square,
+                                     output_view(y, s, in.v.width, b, h),
+                                     log_sum_exp.data() + i * s.queries);
   });
   return y;
 }
@@ -43,14 +44,19 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& dy,
   const std::size_t square = s.queries * s.keys;
   dscores = uninitialized({s.batch, s.heads, s.queries, s.keys});
   const kernels::SingleThreadedBlas guard;
-  parallel_for(s.batch * s.heads, [&](std::size_t i) {
-    const std::size_t b = i / s.heads, h = i % s.heads;
+  const auto one_head = [&](std::size_t b, std::size_t h) {
+    const std::size_t key_head = h / in.group(), at = (b * s.heads + h) * square;
     kernels::attention_backward<Real>(
-        {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, h),
-        head_view(in.v, b, h), kept.weights.data() + i * square,
-        output_view(dy, s, in.v.width, b, h), dscores.data() + i * square,
-        dweights ? dweights->data() + i * square : nullptr, head_view(*to.dq, in.q, b, h),
-        head_view(*to.dk, in.k, b, h), head_view(*to.dv, in.v, b, h));
+        {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h),
+        head_view(in.k, b, key_head), head_view(in.v, b, key_head), kept.weights.data() + at,
+        output_view(dy, s, in.v.width, b, h), dscores.data() + at,
+        dweights ? dweights->data() + at : nullptr, head_view(*to.dq, in.q, b, h),
+        head_view(*to.dk, in.k, b, key_head), head_view(*to.dv, in.v, b, key_head));
+  };
+  parallel_for(s.batch * in.k.heads, [&](std::size_t i) {
+    // the heads of a group add to the same dK and dV, one after the other
+    const std::size_t b = i / in.k.heads, first = i % in.k.heads * in.group();
+    for (std::size_t h = first; h < first + in.group(); ++h) one_head(b, h);
   });
 }
 

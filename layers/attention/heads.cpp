@@ -39,16 +39,24 @@ Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::s
   check_shape(x.rank() == 3 && x.size(2) % parts == 0 && x.size(2) / parts % heads == 0,
               "split_heads: x must be (batch, time, ", parts, " * ", heads, " * width), got ",
               x.shape());
-  const std::size_t total = x.size(2), part_width = total / parts, width = part_width / heads;
+  const std::size_t part_width = x.size(2) / parts;
+  return heads_at(x, heads, part_width / heads, part * part_width);
+}
+
+Heads heads_at(const Variable& x, std::size_t heads, std::size_t width, std::size_t first) {
+  check_shape(
+      x.rank() == 3 && first <= x.size(2) && (width == 0 || heads <= (x.size(2) - first) / width),
+      "heads_at: x must be (batch, time, at least ", first, " + ", heads, " * ", width, "), got ",
+      x.shape());
   return {.array = x,
           .batch = x.size(0),
           .heads = heads,
           .length = x.size(1),
           .width = width,
-          .offset = part * part_width,
-          .batch_stride = x.size(1) * total,
+          .offset = first,
+          .batch_stride = x.size(1) * x.size(2),
           .head_stride = width,
-          .time_stride = total};
+          .time_stride = x.size(2)};
 }
 
 void check_heads(const char* what, const Heads& h) {

@@ -30,6 +30,10 @@ Heads split_heads(const Variable& x, std::size_t heads);
 // * heads * width).
 Heads split_heads(const Variable& x, std::size_t heads, std::size_t part, std::size_t parts);
 
+// Heads of this width, side by side from `first` on in the last axis of x (batch, time, any).
+// Throws ShapeError for another rank or too short an axis.
+Heads heads_at(const Variable& x, std::size_t heads, std::size_t width, std::size_t first);
+
 // Throws ShapeError, naming `what`, unless every element lies inside the array and no two at one
 // place.
 void check_heads(const char* what, const Heads& heads);

@@ -23,10 +23,13 @@ Shape heads_shape(const Heads& h) { return {h.batch, h.heads, h.length, h.width}
 
 AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
   const auto& [q, k, v] = inputs;
-  check_shape(q.batch == k.batch && q.heads == k.heads && q.width == k.width,
-              "attention: queries and keys must agree in batch, heads and width, got (batch, "
-              "heads, length, width) = ",
+  check_shape(q.batch == k.batch && q.width == k.width,
+              "attention: queries and keys must agree in batch and width, got (batch, heads, "
+              "length, width) = ",
               heads_shape(q), " and ", heads_shape(k));
+  check_shape(q.heads == 0 ? k.heads == 0 : k.heads > 0 && q.heads % k.heads == 0,
+              "attention: heads of queries must be a multiple of those of keys, got ", q.heads,
+              " and ", k.heads);
   check_shape(k.batch == v.batch && k.heads == v.heads && k.length == v.length,
               "attention: keys and values must agree in batch, heads and length, got (batch, "
               "heads, length, width) = ",

@@ -23,15 +23,20 @@
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 
-// q: queries of (batch, heads, queries, width); k: as many heads, of (keys, width); v: of (keys,
-// value width).
+// q: queries of (batch, heads, queries, width); k: (batch, key heads, keys, width); v: (batch, key
+// heads, keys, value width). Several heads of queries in a row may share one of keys and values:
+// query head h reads key head h / group. Source: Ainslie et al., "GQA: training generalized
+// multi-query transformer models", 2023, arXiv:2305.13245.
 struct AttentionInputs {
   Heads q, k, v;
+
+  // How many heads of queries share one of keys.
+  std::size_t group() const { return k.heads == 0 ? 1 : q.heads / k.heads; }
 };
 
 struct AttentionOptions {
-  Mask mask;
-  std::optional<double> scale;  // 1 / sqrt(width) unless given
+  Mask mask = {};
+  std::optional<double> scale = {};  // 1 / sqrt(width) unless given
 };
 
 struct AttentionOutput {

@@ -63,6 +63,8 @@ TEST_CASE("wrong sizes are refused at construction", "[layers][C69]") {
   REQUIRE_THROWS_AS(ag::Transformer(options, rng), ag::ArgumentError);
   REQUIRE_THROWS_WITH(ag::MultiHeadAttention({.width = 10, .heads = 4}, rng),
                       "MultiHeadAttention: width 10 is not a multiple of heads 4");
+  REQUIRE_THROWS_WITH(ag::MultiHeadAttention({.width = 12, .heads = 4, .key_heads = 3}, rng),
+                      "MultiHeadAttention: heads 4 is not a multiple of key_heads 3");
   REQUIRE_THROWS_WITH(ag::LayerNorm({.width = 4, .epsilon = -1}), ContainsSubstring("epsilon"));
   REQUIRE_THROWS_WITH(ag::RMSNorm({.width = 4, .epsilon = -1}), ContainsSubstring("epsilon"));
   REQUIRE_THROWS_WITH(ag::Dropout({.probability = 1.5}), ContainsSubstring("1.5"));
@@ -161,4 +163,28 @@ TEST_CASE("weights start as their initialisation says", "[layers]") {
   const Array truncated = ag::truncated_normal_fan_in()(rng, {100, 400});
   REQUIRE(std::abs(deviation(truncated) - 1 / 20.0) < 0.001);
   for (const Real v : truncated) REQUIRE(std::abs(v) <= Real(3.0001 / 20));
+}
+
+TEST_CASE("one head of keys and values for all equals many that are alike", "[layers]") {
+  ag::Rng rng(5);
+  ag::MultiHeadAttention shared({.width = 12, .heads = 3, .key_heads = 1}, rng);
+  ag::MultiHeadAttention full({.width = 12, .heads = 3}, rng);
+  REQUIRE(shared.qkv.weight.shape() == ag::Shape{20, 12});
+  const auto copy_rows = [&](const Array& from, Array& to, std::size_t first, std::size_t into) {
+    const std::size_t width = from.size() / from.shape()[0];
+    std::copy_n(from.data() + first * width, 4 * width, to.data() + into * width);
+  };
+  for (const auto& [from, to] :
+       {std::pair{shared.qkv.weight, full.qkv.weight}, std::pair{shared.qkv.bias, full.qkv.bias}}) {
+    Variable target = to;
+    for (std::size_t part = 0; part < 3; ++part) {
+      copy_rows(from.value(), target.edit(), 4 * part, 4 * part);  // queries
+      copy_rows(from.value(), target.edit(), 12, 12 + 4 * part);   // keys
+      copy_rows(from.value(), target.edit(), 16, 24 + 4 * part);   // values
+    }
+  }
+  full.projection.weight.assign(shared.projection.weight.value());
+  full.projection.bias.assign(shared.projection.bias.value());
+  const Variable x(random_array({2, 5, 12}));
+  REQUIRE(xt::allclose(shared(x, ag::causal()).value(), full(x, ag::causal()).value()));
 }

@@ -291,3 +291,64 @@ TEST_CASE("a NaN that a query sees reaches its whole output with every kernel", 
     for (const Real entry : y.value()) REQUIRE(std::isnan(entry));
   }
 }
+
+TEST_CASE("heads of queries share those of keys in groups of neighbours", "[attention][C13]") {
+  const Variable q(ag::zeros({1, 1, 4})), k(ag::zeros({1, 1, 2}));
+  const Variable v(ag::array_of({10, 20}, {1, 1, 2}));
+  for (const std::string& name : ag::attention_kernel_names()) {
+    CAPTURE(name);
+    const ag::AttentionKernel kernel = ag::attention_kernel(name);
+    const ag::Heads keys = ag::split_heads(k, 2), values = ag::split_heads(v, 2);
+    require_close(kernel({ag::split_heads(q, 4), keys, values}, {}).output.value(),
+                  {10, 10, 20, 20});
+    const Variable three(ag::zeros({1, 1, 3}));
+    REQUIRE_THROWS_WITH(kernel({ag::split_heads(three, 3), keys, values}, {}),
+                        "attention: heads of queries must be a multiple of those of keys, got 3 "
+                        "and 2");
+  }
+}
+
+TEST_CASE("a shared head of keys and values collects the gradients of its group",
+          "[attention][C14]") {
+  const Variable q = ag::parameter(ag::array_of({1, 2}, {1, 1, 2}));
+  const Variable k = ag::parameter(ag::array_of({0, 1}, {1, 2, 1}));
+  const Variable v = ag::parameter(ag::array_of({1, 3}, {1, 2, 1}));
+  for (const std::string& name : ag::attention_kernel_names()) {
+    CAPTURE(name);
+    Tape tape;
+    const Variable y =
+        ag::attention_kernel(name)(
+            {ag::split_heads(q, 2), ag::split_heads(k, 1), ag::split_heads(v, 1)}, {.scale = 1})
+            .output;
+    require_close(y.value(), {2.462117, 2.761594}, 1e-6);
+    const ag::Gradients g = tape.gradients(ag::sum(y));
+    require_close(g.of(q).value(), {0.393224, 0.209987}, 1e-6);
+    require_close(g.of(k).value(), {-0.813198, 0.813198}, 1e-6);
+    require_close(g.of(v).value(), {0.388144, 1.611856}, 1e-6);
+  }
+}
+
+TEST_CASE("grouped attention equals full attention on repeated keys and values", "[attention]") {
+  const std::size_t heads = 6, group = 3, width = 4;
+  const Array q = random_array({2, 5, heads * width}), k = random_array({2, 7, 2 * width}),
+              v = random_array({2, 7, 2 * width});
+  const auto repeated = [&](const Array& x) {
+    Array y = ag::uninitialized({2, 7, heads * width});
+    for (std::size_t row = 0; row < 14; ++row)
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t d = 0; d < width; ++d)
+          y.data()[(row * heads + h) * width + d] = x.data()[(row * 2 + h / group) * width + d];
+    return y;
+  };
+  const auto run = [&](const ag::AttentionKernel& kernel, const Array& keys, const Array& values,
+                       std::size_t key_heads) {
+    return kernel({ag::split_heads(Variable(q), heads), ag::split_heads(Variable(keys), key_heads),
+                   ag::split_heads(Variable(values), key_heads)},
+                  {.mask = ag::causal()})
+        .output.value();
+  };
+  for (const std::string& name : ag::attention_kernel_names()) {
+    const ag::AttentionKernel kernel = ag::attention_kernel(name);
+    REQUIRE(xt::allclose(run(kernel, k, v, 2), run(kernel, repeated(k), repeated(v), heads)));
+  }
+}
