@@ -49,11 +49,13 @@ void Optimizer::step(const Gradients& gradients, double rate, double gradient_sc
                  ": rate must be finite and at least 0, got ", rate);
   check_argument(std::isfinite(gradient_scale), name_, ": gradient_scale must be finite, got ",
                  gradient_scale);
-  for (const Slot& slot : slots_)
-    check_shape(
-        !gradients.reached(slot.value) || gradients.of(slot.value).shape() == slot.value.shape(),
-        name_, ": a parameter's shape was changed after its gradient was taken: it is ",
-        slot.value.shape(), ", the gradient ", gradients.of(slot.value).shape());
+  for (const Slot& slot : slots_) {
+    if (!gradients.reached(slot.value)) continue;  // to ask for its gradient would make zeros
+    const Shape shape = gradients.of(slot.value).shape();
+    check_shape(shape == slot.value.shape(), name_,
+                ": a parameter's shape was changed after its gradient was taken: it is ",
+                slot.value.shape(), ", the gradient ", shape);
+  }
   std::vector<Variable> held;  // while the tasks point into them
   std::vector<Task> tasks;
   for (Slot& slot : slots_) {

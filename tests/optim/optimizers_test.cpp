@@ -8,6 +8,7 @@
 #include "layers/linear.hpp"
 #include "layers/normalization.hpp"
 #include "optim/adam.hpp"
+#include "optim/clip.hpp"
 #include "optim/given_gradients.hpp"
 #include "optim/sgd.hpp"
 
@@ -163,6 +164,18 @@ TEST_CASE("a parameter the loss does not reach is left alone, and its steps are 
   require_close(late.value(), {-0.1});  // its first step
   REQUIRE(adamw.state().find("steps.late").item() == 1);
   REQUIRE(adamw.state().find("steps.p").item() == 4);
+}
+
+TEST_CASE("a step and clipping make no gradient for what the loss does not reach", "[optim]") {
+  const Variable used = ag::parameter(ag::ones({3})), unused = ag::parameter(ag::ones({100000}));
+  const ag::Parameters parameters{{"used", used}, {"unused", unused}};
+  ag::Sgd optimizer(parameters);
+  Tape tape;
+  const ag::Gradients gradients = tape.gradients(ag::sum(ag::square(used)));
+  const std::size_t before = ag::pool_statistics().bytes_alive;
+  const double factor = double(ag::clip_norm(parameters, gradients, 1).factor);
+  optimizer.step(gradients, 0.1, factor);
+  REQUIRE(ag::pool_statistics().bytes_alive < before + 100000 * sizeof(Real));
 }
 
 TEST_CASE("a step applies the factor to the gradient and leaves the gradient as it was",
