@@ -11,7 +11,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 // The numbers expected below are NumPy's for this array.
 Array sample() { return ag::array_of({1, -2, 3, 0.5, 4, -1, 2, 2, -3, 1.5, 0, 6}, {2, 2, 3}); }
 
-// Shapes with size-1 axes, of rank 0, 1 and 3, and empty.
 // Numbers in no order, a tenth apart: no step of a difference changes which of them is largest.
 Array apart(const ag::Shape& shape) {
   Array x = ag::zeros(shape);
@@ -20,6 +19,7 @@ Array apart(const ag::Shape& shape) {
   return x;
 }
 
+// Shapes with size-1 axes, of rank 0, 1 and 3, and empty.
 std::vector<Array> samples() {
   return {apart({}), apart({5}), apart({1, 4}), apart({2, 3, 4}), apart({0, 3})};
 }
