@@ -1,5 +1,6 @@
-// Does the built program really reach OpenBLAS? Some releases of xtensor-blas multiply with loops
-// of their own unless they are included in the right order, and give the right numbers slowly.
+// Does the built program really reach OpenBLAS, or oneDNN? Some releases of xtensor-blas multiply
+// with loops of their own unless they are included in the right order, and give the right numbers
+// slowly.
 //
 // The functions below stand in front of those of the same name in the shared library: they count,
 // and pass the call on. They are a program of their own, because they would be in the way of every
@@ -7,6 +8,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstdint>
 #include <type_traits>
 
 #include "common/test.hpp"
@@ -18,12 +20,12 @@ namespace {
 std::atomic<int> products{0}, solutions{0}, factorisations{0};
 
 // Calls the function that would have been found if this program had none of that name.
-template <class... Parameters>
-void pass_on(const char* name, void (*)(Parameters...),
-             std::type_identity_t<Parameters>... arguments) {
+template <class Result, class... Parameters>
+Result pass_on(const char* name, Result (*)(Parameters...),
+               std::type_identity_t<Parameters>... arguments) {
   void* next = dlsym(RTLD_NEXT, name);
   if (next == nullptr) throw std::runtime_error(ag::text("no shared library has ", name));
-  reinterpret_cast<void (*)(Parameters...)>(next)(arguments...);
+  return reinterpret_cast<Result (*)(Parameters...)>(next)(arguments...);
 }
 
 // How many calls `counter` saw while body ran.
@@ -48,6 +50,14 @@ void cblas_dgemm(int order, int ta, int tb, int m, int n, int k, double alpha, c
                  int lda, const double* b, int ldb, double beta, double* c, int ldc) {
   ++products;
   pass_on("cblas_dgemm", &cblas_dgemm, order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+// where the library was built with oneDNN; the numbers of dimensions are 64 bits wide
+int dnnl_sgemm(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+               const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+               float* c, std::int64_t ldc) {
+  ++products;
+  return pass_on("dnnl_sgemm", &dnnl_sgemm, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 void sgesv_(const int* n, const int* k, float* a, const int* lda, int* pivots, float* b,

@@ -1,5 +1,10 @@
 #include "core/kernels/gemm.hpp"
 
+#if defined(ATTNGRAD_ONEDNN)
+#include <oneapi/dnnl/dnnl.h>
+#endif
+#include <omp.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
@@ -13,6 +18,7 @@
 
 #include <xtensor-blas/xblas.hpp>
 
+#include "core/errors.hpp"
 #include "core/parallel.hpp"
 
 extern "C" {
@@ -36,6 +42,9 @@ BlasThreads& blas_threads() {
   return state;
 }
 
+// Worth more than one tile, and the start of oneDNN's product, which takes longer than OpenBLAS's.
+bool large(ProductSizes sizes) { return sizes.rows * sizes.columns * sizes.inner > 128 * 128 * 64; }
+
 // Halves the larger side until there is enough to share out: one tile for each core that this
 // machine has, however many threads are set. BLAS packs both factors anew for each tile, so few
 // large ones are best: with two cores, a step of a small GPT is a tenth faster with 2 than with 4.
@@ -52,8 +61,7 @@ Tiling tiling(ProductSizes sizes, std::size_t products) {
            ((sizes.columns + tile.columns - 1) / tile.columns);
   };
   const auto half = [](std::size_t n) { return (n / 2 + 15) / 16 * 16; };
-  const bool large = sizes.rows * sizes.columns * sizes.inner > 128 * 128 * 64;
-  while ((large && tasks() < wanted_tasks && std::max(tile.rows, tile.columns) > smallest) ||
+  while ((large(sizes) && tasks() < wanted_tasks && std::max(tile.rows, tile.columns) > smallest) ||
          std::max(tile.rows, tile.columns) > largest) {
     (tile.rows >= tile.columns ? tile.rows : tile.columns) =
         half(std::max(tile.rows, tile.columns));
@@ -95,8 +103,12 @@ bool check_blas() {
 
 }  // namespace
 
-SingleThreadedBlas::SingleThreadedBlas() {
+// oneDNN asks OpenMP how many threads this one may open a region with; our own loops say their
+// number themselves, and threads() must have read the default before it is hidden.
+SingleThreadedBlas::SingleThreadedBlas()
+    : openmp_before_((static_cast<void>(threads()), omp_get_max_threads())) {
   [[maybe_unused]] static const bool checked = check_blas();
+  omp_set_num_threads(1);
   BlasThreads& state = blas_threads();
   std::lock_guard lock(state.mutex);
   if (state.guards++ == 0) {
@@ -106,10 +118,31 @@ SingleThreadedBlas::SingleThreadedBlas() {
 }
 
 SingleThreadedBlas::~SingleThreadedBlas() {
+  omp_set_num_threads(openmp_before_);
   BlasThreads& state = blas_threads();
   std::lock_guard lock(state.mutex);
   if (--state.guards == 0 && state.before != 1) openblas_set_num_threads(state.before);
 }
+
+#if defined(ATTNGRAD_ONEDNN)
+namespace {
+
+// 1.1 to 1.3 times as fast as OpenBLAS on the sizes of a transformer.
+void multiply_large(ProductSizes sizes, float alpha, MatrixView<float> a, MatrixView<float> b,
+                    float beta, float* c, std::size_t c_stride) {
+  const auto length = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
+  const dnnl_status_t status =
+      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', length(sizes.rows),
+                 length(sizes.columns), length(sizes.inner), alpha, a.data, length(a.stride),
+                 b.data, length(b.stride), beta, c, length(c_stride));
+  if (status != dnnl_success)
+    throw std::runtime_error(text("oneDNN could not multiply (", sizes.rows, ", ", sizes.inner,
+                                  ") by (", sizes.inner, ", ", sizes.columns, "): status ",
+                                  int(status)));
+}
+
+}  // namespace
+#endif
 
 template <class T>
 void gemm(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta, T* c,
@@ -123,6 +156,10 @@ void gemm(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta,
       }
     return;
   }
+#if defined(ATTNGRAD_ONEDNN)
+  if constexpr (std::is_same_v<T, float>)
+    if (large(sizes)) return multiply_large(sizes, alpha, a, b, beta, c, c_stride);
+#endif
   using cxxblas::NoTrans;
   using cxxblas::Trans;
   cxxblas::gemm<int>(cxxblas::RowMajor, a.transposed ? Trans : NoTrans,

@@ -1,4 +1,5 @@
 // Matrix products on raw pointers: the only file that calls BLAS (LAPACK serves ops/linalg.cpp).
+// Large products of floats are oneDNN's where the build found it (x86-64); all others OpenBLAS's.
 //
 // BLAS runs on one thread, inside tiles whose bounds depend on the sizes and the machine's cores
 // alone, and the tiles run in parallel: so results have the same bits at any thread count. (Letting
@@ -31,16 +32,20 @@ template <class T>
 void gemm(ProductSizes sizes, T alpha, MatrixView<T> a, MatrixView<T> b, T beta, T* c,
           std::size_t c_stride);
 
-// While it lives, BLAS runs on one thread, whatever the caller had chosen; that is restored when
-// the last guard ends. Every call of gemm() or of xt::linalg needs one around it, outside of
-// parallel regions. Throws std::runtime_error if the BLAS that was loaded is a serial build, which
-// gives wrong results under threads.
+// While it lives, OpenBLAS runs on one thread, and so do OpenMP regions that a library opens on the
+// calling thread, whatever the caller had chosen; that is restored when the last guard ends. Every
+// call of gemm() or of xt::linalg needs one around it, outside of parallel regions. Throws
+// std::runtime_error if the BLAS that was loaded is a serial build, which gives wrong results under
+// threads.
 class SingleThreadedBlas {
  public:
   SingleThreadedBlas();
   ~SingleThreadedBlas();
   SingleThreadedBlas(const SingleThreadedBlas&) = delete;
   SingleThreadedBlas& operator=(const SingleThreadedBlas&) = delete;
+
+ private:
+  int openmp_before_;
 };
 
 // An OpenBLAS older than the processor may not know it and fall back to instructions of twenty

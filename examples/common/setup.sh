@@ -49,6 +49,7 @@ present() {
     libxtensor-blas-dev) from_dpkg "$1" || has_header xtensor-blas/xlinalg.hpp ;;
     libxsimd-dev) from_dpkg "$1" || has_header xsimd/xsimd.hpp ;;
     libopenblas-dev) from_dpkg "$1" || echo 'int main() {}' | compiles -lopenblas ;;
+    libdnnl-dev) from_dpkg "$1" || has_header oneapi/dnnl/dnnl.h ;;
     libcli11-dev) from_dpkg "$1" || has_header CLI/CLI.hpp ;;
     nlohmann-json3-dev) from_dpkg "$1" || has_header nlohmann/json.hpp ;;
     libbenchmark-dev) from_dpkg "$1" || has_header benchmark/benchmark.h ;;
@@ -69,6 +70,7 @@ missing_of() {
 ensure_packages() {
   local all=(g++ cmake make libxtensor-dev libxtensor-blas-dev libxsimd-dev libopenblas-dev
     libcli11-dev nlohmann-json3-dev "$@")
+  [ "$(uname -m)" != x86_64 ] || all+=(libdnnl-dev) # elsewhere its products are slow, and not used
   local missing sudo='' versions="${CXX:-c++} must know C++20, cmake be 3.22 or newer"
   missing=$(missing_of "${all[@]}")
   [ -n "$missing" ] || return 0
