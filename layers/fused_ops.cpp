@@ -18,28 +18,71 @@ std::size_t draw(Rng& rng, std::int64_t low, std::int64_t high) {
   return std::size_t(rng.integer(low, high));
 }
 
+// In most cases 1, else the whole size: what a mask has for each of them.
+std::size_t one_or(Rng& rng, std::size_t size) { return rng.uniform() < 0.5 ? 1 : size; }
+
+std::vector<std::size_t> random_lengths(Rng& rng, const AttentionSizes& s) {
+  std::vector<std::size_t> lengths(one_or(rng, s.batch));
+  for (std::size_t& length : lengths) length = draw(rng, 0, std::int64_t(s.keys) + 1);
+  return lengths;
+}
+
+Indices random_documents(Rng& rng, const AttentionSizes& s) {
+  Indices ids = Indices::from_shape({s.batch, s.keys});
+  for (std::size_t b = 0; b < s.batch; ++b)
+    for (std::size_t j = 0, id = 0; j < s.keys; ++j) {
+      if (rng.uniform() < 0.1) ++id;
+      const bool padding = j * 8 > s.keys * 7 && b % 2 == 1;
+      ids.data()[b * s.keys + j] = padding ? -1 : std::int64_t(id);
+    }
+  return ids;
+}
+
+Bools random_flags(Rng& rng, const Shape& shape) {
+  Bools flags = Bools::from_shape(shape);
+  const double share = rng.uniform();  // near 0, whole rows are hidden
+  for (std::size_t i = 0; i < flags.size(); ++i) flags.data()[i] = rng.uniform() < share;
+  return flags;
+}
+
+// Any masks together, seldom many.
 Mask random_mask(Rng& rng, const AttentionSizes& s) {
   Mask mask;
-  if (rng.uniform() < 0.4) {
-    const bool bottom_right = rng.uniform() < 0.5;
-    mask = mask & (bottom_right ? causal() : causal(rng.integer(-2, std::int64_t(s.keys) + 1)));
+  const auto keys = std::int64_t(s.keys);
+  const auto offset = [&]() -> std::optional<std::ptrdiff_t> {
+    if (rng.uniform() < 0.5) return std::nullopt;
+    return rng.integer(-2, keys + 1);
+  };
+  const auto side = [&]() -> std::optional<std::size_t> {
+    if (rng.uniform() < 0.2) return std::nullopt;
+    return draw(rng, 0, keys / 2 + 2);
+  };
+  if (rng.uniform() < 0.3) mask = mask & causal(offset());
+  if (rng.uniform() < 0.15) mask = mask & sliding_window(side(), side(), offset());
+  if (rng.uniform() < 0.15) mask = mask & key_lengths(random_lengths(rng, s));
+  if (rng.uniform() < 0.1) mask = mask & prefix_lm(random_lengths(rng, s));
+  if (rng.uniform() < 0.15) mask = mask & documents(random_documents(rng, s));
+  if (rng.uniform() < 0.1) {
+    std::vector<std::ptrdiff_t> offsets(s.batch);
+    for (auto& each : offsets) each = rng.integer(-2, keys + 1);
+    mask = mask & causal(std::move(offsets));
   }
-  if (rng.uniform() < 0.5) {
-    const auto one_or = [&](std::size_t size) {
-      return rng.uniform() < 0.5 ? std::size_t{1} : size;
-    };
-    Bools visible =
-        Bools::from_shape({one_or(s.batch), one_or(s.heads), one_or(s.queries), s.keys});
-    const double share = rng.uniform();  // near 0, whole rows are hidden
-    for (std::size_t i = 0; i < visible.size(); ++i) visible.data()[i] = rng.uniform() < share;
-    mask = mask & visible_where(std::move(visible));
+  if (rng.uniform() < 0.3)
+    mask = mask & visible_where(random_flags(rng, {one_or(rng, s.batch), one_or(rng, s.heads),
+                                                   one_or(rng, s.queries), s.keys}));
+  if (rng.uniform() < 0.15) {
+    const std::size_t width = draw(rng, 1, 40);
+    const auto blocks = [&](std::size_t n) { return (n + width - 1) / width; };
+    mask = mask & block_sparse(random_flags(rng, {one_or(rng, s.batch), one_or(rng, s.heads),
+                                                  blocks(s.queries), blocks(s.keys)}),
+                               width);
   }
   return mask;
 }
 
 // NaN in some keys and values that no query of their head sees.
-void spoil_hidden(Rng& rng, const Mask& mask, const AttentionSizes& s, std::size_t group, Array& k,
-                  Array& v) {
+void spoil_hidden(Rng& rng, const SizedMask& mask, std::size_t group, Array& k, Array& v) {
+  const AttentionSizes& s = mask.sizes();
   const std::size_t heads = s.heads / group;  // of keys
   const std::size_t k_width = k.shape()[2] / heads, v_width = v.shape()[2] / heads;
   for (std::size_t b = 0; b < s.batch; ++b)
@@ -47,7 +90,7 @@ void spoil_hidden(Rng& rng, const Mask& mask, const AttentionSizes& s, std::size
       for (std::size_t j = 0; j < s.keys; ++j) {
         bool seen = false;
         for (std::size_t g = h * group; g < (h + 1) * group; ++g)
-          for (std::size_t i = 0; i < s.queries; ++i) seen = seen || mask.visible(s, b, g, i, j);
+          for (std::size_t i = 0; i < s.queries; ++i) seen = seen || mask.visible(b, g, i, j);
         if (seen || rng.uniform() < 0.5) continue;
         const std::size_t row = b * s.keys + j;
         k.data()[(row * heads + h) * k_width] = std::numeric_limits<Real>::quiet_NaN();
@@ -101,7 +144,7 @@ FusedCase sample_attention(Rng& rng) {
   Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, -2, 2);
   Array k = uniform(rng, {s.batch, s.keys, s.heads / group * c.width}, -2, 2);
   Array v = uniform(rng, {s.batch, s.keys, s.heads / group * c.value_width}, -2, 2);
-  spoil_hidden(rng, c.options.mask, s, group, k, v);
+  spoil_hidden(rng, {c.options.mask, s}, group, k, v);
   return against_composed(c, std::move(q), std::move(k), std::move(v));
 }
 
@@ -145,7 +188,7 @@ FusedCase sample_flash_attention(Rng& rng) {
   for (std::size_t i = 0; grows && i < k.size(); ++i)
     k.data()[i] +=
         Real(0.3 / std::sqrt(double(c.width))) * Real(i / (s.heads / group * c.width) % s.keys);
-  spoil_hidden(rng, c.options.mask, s, group, k, v);
+  spoil_hidden(rng, {c.options.mask, s}, group, k, v);
   return against_composed(c, std::move(q), std::move(k), std::move(v));
 }
 

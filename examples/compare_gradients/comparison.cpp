@@ -151,7 +151,7 @@ Array differences(Variable x, const Array& dy, const std::function<Variable()>& 
 std::vector<NamedArray> central_differences(const Problem& problem) {
   const Setup s = set_up(problem);
   const ag::SelfAttentionParts parts = ag::composed_self_attention_parts(s.inputs, s.options);
-  const ag::Bools visible = s.options.mask.dense(s.sizes);
+  const ag::Bools visible = ag::SizedMask(s.options.mask, s.sizes).dense();
   const auto heads = [&](const Variable& x) { return ag::split_heads(x, problem.heads); };
   const auto from_weights = [&] {
     return ag::merge_heads(ag::masked_product(parts.attention.weights, ag::Transpose::no,

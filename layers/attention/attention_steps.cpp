@@ -15,16 +15,16 @@ namespace {
 template <class T>
 void add_product(const HeadMask& m, T factor, const T* weights, bool transposed,
                  HeadView<const T> from, HeadView<T> to) {
-  const std::size_t keys = m.sizes.keys;
+  const std::size_t keys = m.mask.sizes().keys;
   if (m.mask.hides_nothing() ||
       tile_kernels<T>().all_finite(from.data, from.stride, from.length, from.width)) {
     gemm<T>({to.length, to.width, from.length}, factor, {weights, keys, transposed},
             {from.data, from.stride}, T(1), to.data, to.stride);
     return;
   }
-  for (std::size_t i = 0; i < m.sizes.queries; ++i)
+  for (std::size_t i = 0; i < m.mask.sizes().queries; ++i)
     for (std::size_t j = 0; j < keys; ++j) {
-      if (!m.mask.visible(m.sizes, m.batch, m.head, i, j)) continue;
+      if (!m.mask.visible(m.batch, m.head, i, j)) continue;
       const T* x = from.data + (transposed ? i : j) * from.stride;
       T* y = to.data + (transposed ? j : i) * to.stride;
       for (std::size_t d = 0; d < to.width; ++d) y[d] += factor * weights[i * keys + j] * x[d];
@@ -45,7 +45,10 @@ void inner_products(T factor, HeadView<const T> a, HeadView<const T> b, T* out) 
 
 template <class T>
 ScoreBlock<T> whole_block(const HeadMask& m, T* scores) {
-  return {{m.batch, m.head, 0, m.sizes.queries, 0, m.sizes.keys}, scores, m.sizes.keys, 1};
+  return {{m.batch, m.head, 0, m.mask.sizes().queries, 0, m.mask.sizes().keys},
+          scores,
+          m.mask.sizes().keys,
+          1};
 }
 
 }  // namespace
@@ -53,13 +56,16 @@ ScoreBlock<T> whole_block(const HeadMask& m, T* scores) {
 template <class T>
 void attention_forward(const HeadMask& m, T scale, HeadView<const T> q, HeadView<const T> k,
                        HeadView<const T> v, T* weights, HeadView<T> y, T* log_sum_exp) {
-  const std::size_t keys = m.sizes.keys;
+  const std::size_t keys = m.mask.sizes().keys;
   inner_products(scale, q, k, weights);  // E = scale Q K^T
-  m.mask.overwrite_hidden(m.sizes, whole_block(m, weights), -std::numeric_limits<T>::infinity());
-  for (std::size_t i = 0; i < m.sizes.queries; ++i) {  // A = softmax(E)
+  m.mask.overwrite_hidden(whole_block(m, weights), -std::numeric_limits<T>::infinity());
+  for (std::size_t i = 0; i < m.mask.sizes().queries; ++i) {  // A = softmax(E)
     T* row = weights + i * keys;
-    const std::size_t end = m.mask.key_end(m.sizes, i);
-    log_sum_exp[i] = T(row_kernels<T>().softmax(row, row, end));
+    const KeyRange seen = m.mask.keys(m.batch, i);
+    const std::size_t end = std::max(seen.begin, seen.end);
+    std::fill(row, row + seen.begin, T(0));
+    log_sum_exp[i] =
+        T(row_kernels<T>().softmax(row + seen.begin, row + seen.begin, end - seen.begin));
     std::fill(row + end, row + keys, T(0));
   }
   fill_zero(y);
@@ -70,13 +76,13 @@ template <class T>
 void attention_backward(const HeadMask& m, T scale, HeadView<const T> q, HeadView<const T> k,
                         HeadView<const T> v, const T* weights, HeadView<const T> dy, T* scores,
                         T* dweights, HeadView<T> dq, HeadView<T> dk, HeadView<T> dv) {
-  const std::size_t queries = m.sizes.queries, keys = m.sizes.keys;
+  const std::size_t queries = m.mask.sizes().queries, keys = m.mask.sizes().keys;
   add_product(m, T(1), weights, true, dy, dv);  // step 1: dV = A^T dY
 
   inner_products(T(1), dy, v, scores);  // step 2: dA = dY V^T
   if (dweights != nullptr) {
     std::copy_n(scores, queries * keys, dweights);
-    m.mask.overwrite_hidden(m.sizes, whole_block(m, dweights), T(0));
+    m.mask.overwrite_hidden(whole_block(m, dweights), T(0));
   }
 
   for (std::size_t i = 0; i < queries; ++i) {  // step 3: dE = A * (dA - rowsum(A * dA))

@@ -37,7 +37,8 @@ Array squeezed_last(const Array& x) {
 
 AttentionParts composed_attention_parts(const AttentionInputs& inputs,
                                         const AttentionOptions& options) {
-  const AttentionSizes sizes = check_attention(inputs, options);
+  const SizedMask mask = check_attention(inputs, options);
+  const AttentionSizes& sizes = mask.sizes();
   const Real scale = Real(attention_scale(inputs, options));
   if (sizes.keys == 0 || sizes.queries == 0) {
     const Shape square{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
@@ -49,8 +50,8 @@ AttentionParts composed_attention_parts(const AttentionInputs& inputs,
   }
   const Variable q = gather(inputs.q), k = repeat_heads(gather(inputs.k), inputs.group()),
                  v = repeat_heads(gather(inputs.v), inputs.group());
-  const bool masked = !options.mask.hides_nothing();
-  const Bools visible = masked ? options.mask.dense(sizes) : Bools();
+  const bool masked = !mask.hides_nothing();
+  const Bools visible = masked ? mask.dense() : Bools();
 
   const Variable scores = scale * (masked ? masked_scores(q, k, visible)
                                           : contract(q, Transpose::no, k, Transpose::yes));

@@ -15,8 +15,7 @@ using kernels::flash_queries;
 
 // What the backward pass needs of the forward.
 struct Kept {
-  AttentionOptions options;
-  AttentionSizes sizes;
+  SizedMask mask;
   Real scale;
   Array top, inverse_total;  // (batch, heads, queries), of each softmax
 };
@@ -31,7 +30,7 @@ std::size_t tiles_of(const AttentionSizes& s) {
 }
 
 AttentionOutput forward(const AttentionInputs& in, Kept& kept) {
-  const AttentionSizes& s = kept.sizes;
+  const AttentionSizes& s = kept.mask.sizes();
   const std::size_t heads = s.batch * s.heads, tiles = tiles_of(s);
   const Shape rows{s.batch, s.heads, s.queries};
   Array y = uninitialized({s.batch, s.queries, s.heads * in.v.width});
@@ -46,7 +45,7 @@ AttentionOutput forward(const AttentionInputs& in, Kept& kept) {
         const std::size_t head = task % heads, first = (tiles - 1 - task / heads) * flash_queries;
         const std::size_t b = head / s.heads, h = head % s.heads, row = head * s.queries;
         kernels::flash_forward<Real>(
-            {kept.options.mask, s, b, h}, kept.scale, head_view(in.q, b, h),
+            {kept.mask, b, h}, kept.scale, head_view(in.q, b, h),
             head_view(in.k, b, h / in.group()), head_view(in.v, b, h / in.group()), first,
             std::min(flash_queries, s.queries - first), output_view(y, s, in.v.width, b, h),
             {kept.top.data() + row, kept.inverse_total.data() + row}, log_sum_exp.data() + row);
@@ -56,13 +55,18 @@ AttentionOutput forward(const AttentionInputs& in, Kept& kept) {
 }
 
 // Cuts the queries into `count` ranges that see about as many keys each, at bounds of tiles.
-std::vector<std::size_t> range_bounds(const Mask& mask, const AttentionSizes& s,
-                                      std::size_t count) {
+std::vector<std::size_t> range_bounds(const SizedMask& mask, std::size_t count) {
+  const AttentionSizes& s = mask.sizes();
   const std::size_t tiles = tiles_of(s);
   std::vector<std::size_t> seen(tiles + 1, 0);  // by the tiles before each
   for (std::size_t i = 0; i < tiles; ++i) {
-    const std::size_t last = std::min((i + 1) * flash_queries, s.queries) - 1;
-    seen[i + 1] = seen[i] + mask.key_end(s, last) + 1;
+    const std::size_t first = i * flash_queries,
+                      last = std::min(first + flash_queries, s.queries) - 1;
+    seen[i + 1] = seen[i] + 1;
+    for (std::size_t b = 0; b < s.batch; ++b) {
+      const std::size_t begin = mask.keys(b, first).begin;
+      seen[i + 1] += std::max(begin, mask.keys(b, last).end) - begin;
+    }
   }
   std::vector<std::size_t> bounds{0};
   for (std::size_t range = 1; range < count; ++range) {
@@ -105,7 +109,7 @@ void add_array(Array& from, const Heads& from_places, Array& to, const Heads& pl
 // Adds to the gradients.
 void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const Array& dy,
               const GradientArrays& gradients) {
-  const AttentionSizes& s = kept.sizes;
+  const AttentionSizes& s = kept.mask.sizes();
   const std::size_t heads = s.batch * in.k.heads;
   // with few heads, their queries are shared out too
   constexpr std::size_t wanted_tasks = 8;
@@ -114,7 +118,7 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const
                                  ? 1
                                  : std::clamp<std::size_t>((wanted_tasks + heads - 1) / heads, 1,
                                                            std::max<std::size_t>(1, tiles_of(s)));
-  const std::vector<std::size_t> bounds = range_bounds(kept.options.mask, s, ranges);
+  const std::vector<std::size_t> bounds = range_bounds(kept.mask, ranges);
   const Heads own_k = packed(in.k), own_v = packed(in.v);
   std::vector<Array> own;  // of the ranges after the first: dK and dV
   for (std::size_t range = 1; range < ranges; ++range)
@@ -135,7 +139,7 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const
         for (std::size_t h = key_head * in.group(); h < (key_head + 1) * in.group(); ++h) {
           const std::size_t row = (b * s.heads + h) * s.queries;
           kernels::flash_backward<Real>(
-              {kept.options.mask, s, b, h},
+              {kept.mask, b, h},
               {kept.scale,
                head_view(in.q, b, h),
                head_view(in.k, b, key_head),
@@ -158,8 +162,8 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& y, const
 }  // namespace
 
 AttentionOutput flash_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
-  auto kept = std::make_shared<Kept>(Kept{
-      options, check_attention(inputs, options), Real(attention_scale(inputs, options)), {}, {}});
+  auto kept = std::make_shared<Kept>(
+      Kept{check_attention(inputs, options), Real(attention_scale(inputs, options)), {}, {}});
   AttentionOutput out = forward(inputs, *kept);
   saves_bytes((kept->top.size() + kept->inverse_total.size()) * sizeof(Real));
   const Sources sources(inputs);

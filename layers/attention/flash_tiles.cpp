@@ -22,10 +22,10 @@ template <class T>
 class Tile {
  public:
   Tile(const HeadMask& mask, std::size_t first_query, std::size_t queries, std::size_t first_key)
-      : mask_(mask),
+      : mask_(mask.mask),
         place_{mask.batch, mask.head, first_query,
-               queries,    first_key, std::min(flash_keys, mask.sizes.keys - first_key)},
-        visible_(mask.mask.look(mask.sizes, place_)) {}
+               queries,    first_key, std::min(flash_keys, mask.mask.sizes().keys - first_key)},
+        visible_(mask.mask.look(place_)) {}
 
   Visible visible() const { return visible_; }
   std::size_t first_key() const { return place_.first_key; }
@@ -38,30 +38,32 @@ class Tile {
   void after_scores(ScoreTile<T> scores) const {
     if (visible_ != Visible::some) return;
     ScoreBlock<T> block{place_, scores.data, 1, scores.stride};
-    mask_.mask.overwrite_hidden(mask_.sizes, block, -std::numeric_limits<T>::infinity());
+    mask_.overwrite_hidden(block, -std::numeric_limits<T>::infinity());
   }
 
-  // Calls f(key, keys, query) for pieces of the tile's keys, each with the first query that sees
-  // one of them, and likewise f(query, queries, key_count): what lies outside is hidden, so
-  // products leave it out.
+  // Calls f(key, keys, queries) for pieces of the tile's keys, each with the range of queries that
+  // see one of them, and likewise f(query, queries, keys): what lies outside is hidden, so products
+  // leave it out.
   template <class F>
   void for_key_pieces(F&& f) const {
-    if (visible_ == Visible::all) return f(0, keys(), 0);
+    if (visible_ == Visible::all) return f(0, keys(), QueryRange{0, queries()});
     const std::size_t piece = tile_kernels<T>().rows;
     for (std::size_t j = 0; j < keys(); j += piece) {
-      const std::size_t begin = mask_.mask.query_begin(mask_.sizes, place_.first_key + j);
-      const std::size_t query = begin > place_.first_query ? begin - place_.first_query : 0;
-      if (query < queries()) f(j, std::min(piece, keys() - j), query);
+      const std::size_t count = std::min(piece, keys() - j);
+      const QueryRange seen = mask_.queries(place_, place_.first_key + j, count);
+      if (seen.begin < seen.end) f(j, count, seen);
     }
   }
   template <class F>
   void for_query_pieces(F&& f) const {
-    if (visible_ == Visible::all) return f(0, queries(), keys());
+    if (visible_ == Visible::all) return f(0, queries(), KeyRange{0, keys()});
     const std::size_t piece = tile_kernels<T>().rows;
     for (std::size_t i = 0; i < queries(); i += piece) {
       const std::size_t count = std::min(piece, queries() - i);
-      const std::size_t end = mask_.mask.key_end(mask_.sizes, place_.first_query + i + count - 1);
-      if (end > place_.first_key) f(i, count, std::min(keys(), end - place_.first_key));
+      const KeyRange first = mask_.keys(place_.batch, place_.first_query + i),
+                     last = mask_.keys(place_.batch, place_.first_query + i + count - 1);
+      const KeyRange seen{inside(first.begin), inside(last.end)};
+      if (seen.begin < seen.end) f(i, count, seen);
     }
   }
 
@@ -72,7 +74,12 @@ class Tile {
   }
 
  private:
-  const HeadMask& mask_;
+  // A key of the whole head, counted from the tile's first and kept inside it.
+  std::size_t inside(std::size_t key) const {
+    return key > place_.first_key ? std::min(key - place_.first_key, keys()) : 0;
+  }
+
+  const SizedMask& mask_;
   ScorePlace place_;
   Visible visible_;
 };
@@ -82,10 +89,10 @@ class Tile {
 template <class T>
 void score_product(const Tile<T>& tile, HeadView<const T> rows, const T* columns,
                    ScoreTile<T> scores) {
-  const std::size_t padded = round_up(tile.queries(), tile_lanes);
-  tile.for_key_pieces([&](std::size_t j, std::size_t keys, std::size_t query) {
-    const std::size_t from = query / tile_lanes * tile_lanes;
-    tile_kernels<T>().multiply({keys, padded - from, rows.width},
+  tile.for_key_pieces([&](std::size_t j, std::size_t keys, QueryRange queries) {
+    const std::size_t from = queries.begin / tile_lanes * tile_lanes;
+    const std::size_t to = round_up(queries.end, tile_lanes);
+    tile_kernels<T>().multiply({keys, to - from, rows.width},
                                {rows.data + j * rows.stride, rows.stride, 1},
                                {columns + from, scores.stride}, false,
                                scores.data + j * scores.stride + from, scores.stride);
@@ -111,12 +118,13 @@ template <class T>
 void add_to_queries(const Tile<T>& tile, ScoreTile<T> weights, HeadView<const T> from,
                     HeadView<T> to) {
   const bool skip = tile.must_skip_hidden(from);
-  tile.for_query_pieces([&](std::size_t i, std::size_t queries, std::size_t keys) {
-    const TileSizes sizes{queries, from.width, keys};
-    const LeftFactor<T> left{weights.data + i, 1, weights.stride};
+  tile.for_query_pieces([&](std::size_t i, std::size_t queries, KeyRange keys) {
+    const TileSizes sizes{queries, from.width, keys.end - keys.begin};
+    const LeftFactor<T> left{weights.data + keys.begin * weights.stride + i, 1, weights.stride};
+    const HeadView<const T> seen = rows_of(from, keys.begin, sizes.inner);
     const HeadView<T> rows = rows_of(to, i, queries);
-    if (skip) return add_skipping_zeros(sizes, left, from, rows);
-    tile_kernels<T>().multiply(sizes, left, {from.data, from.stride}, true, rows.data, rows.stride);
+    if (skip) return add_skipping_zeros(sizes, left, seen, rows);
+    tile_kernels<T>().multiply(sizes, left, {seen.data, seen.stride}, true, rows.data, rows.stride);
   });
 }
 
@@ -125,10 +133,10 @@ template <class T>
 void add_to_keys(const Tile<T>& tile, ScoreTile<T> weights, HeadView<const T> from,
                  HeadView<T> to) {
   const bool skip = tile.must_skip_hidden(from);
-  tile.for_key_pieces([&](std::size_t j, std::size_t keys, std::size_t query) {
-    const TileSizes sizes{keys, from.width, tile.queries() - query};
-    const LeftFactor<T> left{weights.data + j * weights.stride + query, weights.stride, 1};
-    const HeadView<const T> seen = rows_of(from, query, sizes.inner);
+  tile.for_key_pieces([&](std::size_t j, std::size_t keys, QueryRange queries) {
+    const TileSizes sizes{keys, from.width, queries.end - queries.begin};
+    const LeftFactor<T> left{weights.data + j * weights.stride + queries.begin, weights.stride, 1};
+    const HeadView<const T> seen = rows_of(from, queries.begin, sizes.inner);
     const HeadView<T> rows = rows_of(to, j, keys);
     if (skip) return add_skipping_zeros(sizes, left, seen, rows);
     tile_kernels<T>().multiply(sizes, left, {seen.data, seen.stride}, true, rows.data, rows.stride);
@@ -138,8 +146,9 @@ void add_to_keys(const Tile<T>& tile, ScoreTile<T> weights, HeadView<const T> fr
 // Calls f(tile) for each key tile of which the queries see something.
 template <class T, class F>
 void for_key_tiles(const HeadMask& mask, std::size_t first_query, std::size_t queries, F&& f) {
-  const std::size_t end = mask.mask.key_end(mask.sizes, first_query + queries - 1);
-  for (std::size_t key = 0; key < end; key += flash_keys) {
+  const std::size_t begin = mask.mask.keys(mask.batch, first_query).begin,
+                    end = mask.mask.keys(mask.batch, first_query + queries - 1).end;
+  for (std::size_t key = begin / flash_keys * flash_keys; key < end; key += flash_keys) {
     const Tile<T> tile(mask, first_query, queries, key);
     if (tile.visible() != Visible::none) f(tile);
   }

@@ -1,7 +1,7 @@
 // One batch row and head as the kernels see it: raw pointers and a mask.
 #pragma once
 
-#include "layers/attention/mask.hpp"
+#include "layers/attention/sized_mask.hpp"
 
 namespace attngrad::kernels {
 
@@ -14,8 +14,7 @@ struct HeadView {
 
 // Which head, and what it may see.
 struct HeadMask {
-  const Mask& mask;
-  const AttentionSizes& sizes;
+  const SizedMask& mask;
   std::size_t batch, head;
 };
 

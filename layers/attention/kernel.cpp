@@ -21,7 +21,7 @@ Shape heads_shape(const Heads& h) { return {h.batch, h.heads, h.length, h.width}
 
 }  // namespace
 
-AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+SizedMask check_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
   const auto& [q, k, v] = inputs;
   check_shape(q.batch == k.batch && q.width == k.width,
               "attention: queries and keys must agree in batch and width, got (batch, heads, "
@@ -37,11 +37,9 @@ AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOpt
   check_heads("queries", q);
   check_heads("keys", k);
   check_heads("values", v);
-  const AttentionSizes sizes{q.batch, q.heads, q.length, k.length};
-  options.mask.check(sizes);
   check_argument(std::isfinite(Real(attention_scale(inputs, options))),
                  "attention: scale must be finite, got ", attention_scale(inputs, options));
-  return sizes;
+  return SizedMask(options.mask, {q.batch, q.heads, q.length, k.length});
 }
 
 double attention_scale(const AttentionInputs& inputs, const AttentionOptions& options) {

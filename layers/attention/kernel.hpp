@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "layers/attention/heads.hpp"
-#include "layers/attention/mask.hpp"
+#include "layers/attention/sized_mask.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -50,8 +50,8 @@ struct AttentionOutput {
 using AttentionKernel =
     std::function<AttentionOutput(const AttentionInputs&, const AttentionOptions&)>;
 
-// The sizes of a call, after checking that everything fits.
-AttentionSizes check_attention(const AttentionInputs& inputs, const AttentionOptions& options);
+// The mask made ready for a call, after checking that everything fits.
+SizedMask check_attention(const AttentionInputs& inputs, const AttentionOptions& options);
 double attention_scale(const AttentionInputs& inputs, const AttentionOptions& options);
 
 // The kernel of that name: composed, fused or flash. Throws ArgumentError for another, listing

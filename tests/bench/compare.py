@@ -98,7 +98,7 @@ def attention_pair(options, size, peer, threads):
 
 def training_pair(options, peer, threads, config, steps, forward=()):
     sides = sides_of(options, peer, threads, "bench_training", "torch_gpt.py",
-                     ["--config", config, "--warmup", "2", "--steps", str(steps), *forward])
+                     ["--config", config, "--warmup", str(min(steps, 25)), "--steps", str(steps), *forward])
     if peer and options.compile:
         sides["compiled"] = [*sides["torch"], "--compile"]
     return Pair("training", config + (", forward" if forward else ""), threads, sides)
