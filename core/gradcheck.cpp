@@ -92,9 +92,9 @@ Function directional_gradient(const Function& loss, std::uint64_t seed) {
 }
 
 // A result that is zero but for rounding (the loss of one class, the gradient of a row with one
-// visible key) has no scale of its own; it is measured against this part of the largest number it
-// was made of.
-constexpr double vanishing = 1e-3;
+// visible key, or of a bias that all of a row has alike) has no scale of its own; it is measured
+// against this part of the largest number it was made of, for it may be the sum of thousands.
+constexpr double vanishing = 1e-2;
 
 double largest_finite(const Array& x) {
   double largest = 0;

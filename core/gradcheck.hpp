@@ -46,8 +46,8 @@ struct Comparison {
   double value = 0, gradient = 0;
 };
 // The values and gradients of two functions of the same inputs, as of a fused op and its composed
-// form. A result below a thousandth of the largest input or gradient is measured against that
-// thousandth: one that should vanish has no scale of its own.
+// form. A result below a hundredth of the largest input or gradient is measured against that
+// hundredth: one that should vanish has no scale of its own.
 Comparison compare_functions(const Function& f, const Function& reference,
                              const std::vector<Array>& inputs, std::uint64_t seed = 1);
 

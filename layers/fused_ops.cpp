@@ -7,6 +7,7 @@
 #include "layers/attention/flash.hpp"
 #include "layers/attention/flash_tiles.hpp"
 #include "layers/attention/fused.hpp"
+#include "layers/attention/score_steps.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -99,9 +100,88 @@ void spoil_hidden(Rng& rng, const SizedMask& mask, std::size_t group, Array& k, 
 }
 
 AttentionOptions random_options(Rng& rng, const AttentionSizes& s) {
-  AttentionOptions options{.mask = random_mask(rng, s), .scale = {}};
+  AttentionOptions options{.mask = random_mask(rng, s)};
   if (rng.uniform() < 0.3) options.scale = 0.1 + rng.uniform();
   return options;
+}
+
+// Score steps, a sink and dropout: what flash takes and fused does not. Each change reads its own
+// of the parameters.
+struct Extras {
+  using Change = std::function<void(AttentionOptions&, const Variable* parameters)>;
+  std::vector<Array> parameters = {};
+  std::vector<Change> changes = {};
+  std::string about = {};
+
+  void add(const std::string& what, Change change) {
+    about += ", " + what;
+    changes.push_back(std::move(change));
+  }
+  // One that reads a parameter of its own.
+  void add(const std::string& what, Array parameter,
+           const std::function<void(AttentionOptions&, const Variable&)>& change) {
+    add(what, [at = parameters.size(), change](AttentionOptions& options, const Variable* all) {
+      change(options, all[at]);
+    });
+    parameters.push_back(std::move(parameter));
+  }
+
+  AttentionOptions to(AttentionOptions options, const Variable* all) const {
+    for (const Change& change : changes) change(options, all);
+    return options;
+  }
+};
+
+// With a number for each key: one for all of a row changes nothing, and its gradient is but
+// rounding.
+Array random_bias(Rng& rng, const AttentionSizes& s) {
+  if (rng.uniform() < 0.3) return uniform(rng, {s.queries, s.keys}, -1, 1);
+  Array b = uniform(
+      rng, {one_or(rng, s.batch), one_or(rng, s.heads), one_or(rng, s.queries), s.keys}, -1, 1);
+  if (rng.uniform() < 0.2)  // some hide their pair
+    for (Real& each : b) each = each > Real(0.5) ? -std::numeric_limits<Real>::infinity() : each;
+  return b;
+}
+
+void draw_step(Rng& rng, const AttentionSizes& s, Extras& extras) {
+  switch (rng.integer(0, 4)) {
+    case 0:
+      return extras.add("soft-cap",
+                        [cap = 0.5 + rng.uniform()](AttentionOptions& o, const Variable*) {
+                          o.scores.push_back(soft_cap(cap));
+                        });
+    case 1:
+      return extras.add("ALiBi", [heads = s.heads](AttentionOptions& o, const Variable*) {
+        o.scores.push_back(alibi(alibi_slopes(heads)));
+      });
+    case 2:
+      return extras.add("bias", random_bias(rng, s), [](AttentionOptions& o, const Variable& b) {
+        o.scores.push_back(bias(b));
+      });
+    default:
+      return extras.add("relative positions",
+                        uniform(rng, {one_or(rng, s.heads), 2 * draw(rng, 1, 9) + 1}, -1, 1),
+                        [](AttentionOptions& o, const Variable& t) {
+                          o.scores.push_back(relative_positions(t));
+                        });
+  }
+}
+
+Extras random_extras(Rng& rng, const AttentionSizes& s) {
+  Extras extras;
+  while (rng.uniform() < 0.4) draw_step(rng, s, extras);
+  if (rng.uniform() < 0.2)
+    extras.add("sink", uniform(rng, {s.heads}, -2, 2),
+               [](AttentionOptions& o, const Variable& sink) { o.sink = sink; });
+  if (rng.uniform() < 0.2)
+    extras.add("dropout", [p = 0.7 * rng.uniform(), seed = rng.split().seed()](AttentionOptions& o,
+                                                                               const Variable*) {
+      thread_local Rng drawn(0);
+      drawn = Rng(seed);
+      o.dropout = p;
+      o.rng = &drawn;
+    });
+  return extras;
 }
 
 // A case of one kernel against `composed`; k may be changed once it is drawn.
@@ -111,25 +191,26 @@ struct AttentionCase {
   std::size_t width, value_width;
   AttentionOptions options;
   AttentionOutput (*kernel)(const AttentionInputs&, const AttentionOptions&);
-  std::string about;
+  std::string about = {};
+  Extras extras = {};
 };
 
 FusedCase against_composed(const AttentionCase& c, Array q, Array k, Array v) {
   const AttentionSizes s = c.sizes;
-  const auto with = [s, group = c.group, options = c.options](auto* kernel) {
+  const auto with = [s, c](auto* kernel) {
     return [=](const Inputs& in) {
-      return kernel({split_heads(in[0], s.heads), split_heads(in[1], s.heads / group),
-                     split_heads(in[2], s.heads / group)},
-                    options)
+      return kernel({split_heads(in[0], s.heads), split_heads(in[1], s.heads / c.group),
+                     split_heads(in[2], s.heads / c.group)},
+                    c.extras.to(c.options, in.data() + 3))
           .output;
     };
   };
+  std::vector<Array> inputs{std::move(q), std::move(k), std::move(v)};
+  inputs.insert(inputs.end(), c.extras.parameters.begin(), c.extras.parameters.end());
   return {text("batch ", s.batch, ", heads ", s.heads, " in groups of ", c.group, ", queries ",
                s.queries, ", keys ", s.keys, ", widths ", c.width, " and ", c.value_width,
-               c.options.mask.hides_nothing() ? ", no mask" : ", masked", c.about),
-          {std::move(q), std::move(k), std::move(v)},
-          with(c.kernel),
-          with(composed_attention)};
+               c.options.mask.hides_nothing() ? ", no mask" : ", masked", c.about, c.extras.about),
+          std::move(inputs), with(c.kernel), with(composed_attention)};
 }
 
 // 1 in most cases
@@ -140,7 +221,7 @@ FusedCase sample_attention(Rng& rng) {
   const AttentionSizes s{draw(rng, 1, 4), group * draw(rng, 1, 4), draw(rng, 1, 12),
                          draw(rng, 1, 12)};
   const AttentionCase c{
-      s, group, draw(rng, 1, 10), draw(rng, 1, 10), random_options(rng, s), fused_attention, ""};
+      s, group, draw(rng, 1, 10), draw(rng, 1, 10), random_options(rng, s), fused_attention};
   Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, -2, 2);
   Array k = uniform(rng, {s.batch, s.keys, s.heads / group * c.width}, -2, 2);
   Array v = uniform(rng, {s.batch, s.keys, s.heads / group * c.value_width}, -2, 2);
@@ -175,19 +256,20 @@ FusedCase sample_flash_attention(Rng& rng) {
     return rng.uniform() < 0.5 ? draw(rng, 1, 20) : draw(rng, 1, std::int64_t(3 * tile + 1));
   };
   const std::size_t group = random_group(rng);
-  const AttentionSizes s{draw(rng, 1, 3), group * draw(rng, 1, 3), length(kernels::flash_queries),
-                         length(kernels::flash_keys)};
-  AttentionCase c{s, group, width(), width(), random_options(rng, s), flash_attention, ""};
+  const AttentionSizes s{draw(rng, 1, 3), group * draw(rng, 1, 3), length(flash_queries),
+                         length(flash_keys)};
+  AttentionCase c{s, group, width(), width(), random_options(rng, s), flash_attention};
+  c.extras = random_extras(rng, s);
   if (rng.uniform() < 0.3) c.options.mask = c.options.mask & rectangles_hidden(rng, s);
   const bool grows = rng.uniform() < 0.2;
   c.about = grows ? ", keys that grow" : "";
   Array q = uniform(rng, {s.batch, s.queries, s.heads * c.width}, grows ? 0 : -2, 2);
   Array k = uniform(rng, {s.batch, s.keys, s.heads / group * c.width}, -2, 2);
   Array v = uniform(rng, {s.batch, s.keys, s.heads / group * c.value_width}, -2, 2);
-  if (grows) c.options.scale = {};  // each key's scores exceed those of the last by 0.3
+  if (grows) c.options.scale = {};  // each key's scores exceed those of the last by 0.1
   for (std::size_t i = 0; grows && i < k.size(); ++i)
     k.data()[i] +=
-        Real(0.3 / std::sqrt(double(c.width))) * Real(i / (s.heads / group * c.width) % s.keys);
+        Real(0.1 / std::sqrt(double(c.width))) * Real(i / (s.heads / group * c.width) % s.keys);
   spoil_hidden(rng, {c.options.mask, s}, group, k, v);
   return against_composed(c, std::move(q), std::move(k), std::move(v));
 }

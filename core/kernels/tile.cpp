@@ -266,10 +266,53 @@ void softmax_gradient(ScoreTile<T> s, const T* top, const T* inverse_total, cons
   }
 }
 
+// ---- dropout ----------------------------------------------------------------------------------
+
+// Blocks first, first + step, ... of philox(seed) (random.cpp has one at a time), one in each lane.
+void philox_lanes(std::uint64_t seed, std::uint64_t first, std::uint64_t step,
+                  std::uint32_t (&words)[4][tile_lanes]) {
+  constexpr std::uint64_t multiplier0 = 0xD2511F53, multiplier1 = 0xCD9E8D57;
+  constexpr std::uint32_t weyl0 = 0x9E3779B9, weyl1 = 0xBB67AE85;
+  for (std::size_t lane = 0; lane < tile_lanes; ++lane) {
+    const std::uint64_t offset = first + lane * step;
+    words[0][lane] = static_cast<std::uint32_t>(offset);
+    words[1][lane] = static_cast<std::uint32_t>(offset >> 32);
+    words[2][lane] = words[3][lane] = 0;
+  }
+  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (std::size_t lane = 0; lane < tile_lanes; ++lane) {
+      const std::uint64_t product0 = multiplier0 * words[0][lane],
+                          product1 = multiplier1 * words[2][lane];
+      words[0][lane] = static_cast<std::uint32_t>(product1 >> 32) ^ words[1][lane] ^ key0;
+      words[1][lane] = static_cast<std::uint32_t>(product1);
+      words[2][lane] = static_cast<std::uint32_t>(product0 >> 32) ^ words[3][lane] ^ key1;
+      words[3][lane] = static_cast<std::uint32_t>(product0);
+    }
+    key0 += weyl0;
+    key1 += weyl1;
+  }
+}
+
 template <class T>
-constexpr TileKernels<T> kernels{block_rows,      multiply<T>,        transpose<T>,
-                                 all_finite<T>,   add_column_dots<T>, scale_rows<T>,
-                                 softmax_step<T>, softmax_gradient<T>};
+void drop(ScoreTile<T> s, const DropBlocks& d) {
+  const T scale = static_cast<T>(d.scale);
+  for (std::size_t i = 0; i < s.queries; i += tile_lanes)
+    for (std::size_t j = 0; j < s.keys; j += 4) {
+      std::uint32_t words[4][tile_lanes];
+      philox_lanes(d.seed, d.first + i * d.row_blocks + j / 4, d.row_blocks, words);
+      for (std::size_t k = 0; k < 4 && j + k < s.keys; ++k) {
+        T* row = s.data + (j + k) * s.stride + i;
+        for (std::size_t lane = 0; lane < tile_lanes; ++lane)
+          row[lane] = words[k][lane] < d.threshold ? T(0) : row[lane] * scale;
+      }
+    }
+}
+
+template <class T>
+constexpr TileKernels<T> kernels{block_rows,      multiply<T>,         transpose<T>,
+                                 all_finite<T>,   add_column_dots<T>,  scale_rows<T>,
+                                 softmax_step<T>, softmax_gradient<T>, drop<T>};
 
 }  // namespace
 

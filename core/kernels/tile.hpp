@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace attngrad::kernels {
 
@@ -44,6 +45,15 @@ inline constexpr std::size_t tile_lanes =
 // arXiv:2603.05451, 2026.
 inline constexpr double largest_power = 8;
 
+// What dropout keeps of a block of weights: that of query i and key j is dropped where word j % 4
+// of block first + i * row_blocks + j / 4 of the sequence `seed` (random.hpp) is below the
+// threshold, and multiplied by `scale` otherwise.
+struct DropBlocks {
+  std::uint64_t seed, first, row_blocks;
+  std::uint32_t threshold;
+  double scale;
+};
+
 template <class T>
 struct TileKernels {
   // How many rows of the left factor one pass of multiply takes: pieces of a tile that are cut by a
@@ -78,6 +88,8 @@ struct TileKernels {
   // gradient holds dP and becomes scale * P * (dP - delta), exactly 0 where P is. top is finite.
   void (*softmax_gradient)(ScoreTile<T> powers, const T* top, const T* inverse_total,
                            const T* delta, T scale, T* gradient);
+  // Drops and scales the weights of a tile, in place; what is dropped becomes 0, whatever it was.
+  void (*drop)(ScoreTile<T> weights, const DropBlocks& blocks);
 };
 
 // The kernels of the same instruction set as vector_kernels().

@@ -3,19 +3,20 @@
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
 #include "core/ops/shape.hpp"
+#include "core/parallel.hpp"
 #include "layers/attention/masked_product.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
 
-// The largest of each row, as a constant; 0 for a row with nothing visible, so that subtracting it
-// is harmless.
-Variable row_top(const Variable& scores) {
+// The largest of each row and of the sink, as a constant; 0 for a row with nothing visible and no
+// sink, so that subtracting it is harmless.
+Variable row_top(const Variable& scores, const std::optional<Variable>& sink) {
   const Pause constant_only;
-  const Variable top = max(scores, -1, keep_dims);
-  const Bools nothing = xt::equal(top.value(), -std::numeric_limits<Real>::infinity());
-  return where(nothing, Variable(Real(0)), top);
+  const Variable top = max(scores, -1, keep_dims), all = sink ? maximum(top, *sink) : top;
+  const Bools nothing = xt::equal(all.value(), -std::numeric_limits<Real>::infinity());
+  return where(nothing, Variable(Real(0)), all);
 }
 
 // Each head `group` times in a row.
@@ -33,43 +34,81 @@ Array squeezed_last(const Array& x) {
   return y;
 }
 
+// What dropout multiplies each weight by: (batch, heads, queries, keys).
+Array drop_factors(const AttentionCall& call) {
+  const AttentionSizes& s = call.sizes();
+  Array factors = uninitialized({s.batch, s.heads, s.queries, s.keys});
+  parallel_for(s.batch * s.heads, [&](std::size_t task) {
+    Real* to = factors.data() + task * s.queries * s.keys;
+    for (std::size_t i = 0; i < s.queries; ++i)
+      for (std::size_t j = 0; j < s.keys; j += 4) {
+        const kernels::DropBlocks d = call.drop_blocks(task / s.heads, task % s.heads, i, j);
+        const auto words = philox(d.seed, d.first);
+        for (std::size_t k = 0; k < 4 && j + k < s.keys; ++k)
+          *to++ = words[k] < d.threshold ? Real(0) : Real(d.scale);
+      }
+  });
+  return factors;
+}
+
+// Without keys or queries: nothing but the sink.
+AttentionParts nothing_to_see(const AttentionInputs& inputs, const AttentionSizes& s,
+                              const std::optional<Variable>& sink) {
+  const Shape square{s.batch, s.heads, s.queries, s.keys};
+  Variable output(zeros({s.batch, s.queries, s.heads * inputs.v.width}));
+  Recorder::current().mark_constant(output);
+  const Variable none(sink ? sink->value()
+                           : filled({1, 1, 1, 1}, -std::numeric_limits<Real>::infinity()));
+  const Pause constant_only;
+  return {Variable(zeros(square)), Variable(zeros(square)), Variable(zeros(square)), output,
+          squeezed_last(broadcast_to(none, {s.batch, s.heads, s.queries, 1}).value())};
+}
+
 }  // namespace
 
-AttentionParts composed_attention_parts(const AttentionInputs& inputs,
-                                        const AttentionOptions& options) {
-  const SizedMask mask = check_attention(inputs, options);
-  const AttentionSizes& sizes = mask.sizes();
-  const Real scale = Real(attention_scale(inputs, options));
-  if (sizes.keys == 0 || sizes.queries == 0) {
-    const Shape square{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
-    Variable nothing(zeros({sizes.batch, sizes.queries, sizes.heads * inputs.v.width}));
-    Recorder::current().mark_constant(nothing);
-    const Real none = -std::numeric_limits<Real>::infinity();
-    return {Variable(zeros(square)), Variable(zeros(square)), nothing,
-            filled({sizes.batch, sizes.heads, sizes.queries}, none)};
-  }
+AttentionParts composed_call(const AttentionInputs& inputs, const AttentionCall& call,
+                             const std::vector<Variable>& parameters) {
+  const AttentionSizes& s = call.sizes();
+  auto parameter = parameters.begin();
+  std::optional<Variable> sink;
+  if (call.sink) sink = reshape(*parameter++, {1, std::ptrdiff_t(s.heads), 1, 1});
+  if (s.keys == 0 || s.queries == 0) return nothing_to_see(inputs, s, sink);
   const Variable q = gather(inputs.q), k = repeat_heads(gather(inputs.k), inputs.group()),
                  v = repeat_heads(gather(inputs.v), inputs.group());
-  const bool masked = !mask.hides_nothing();
-  const Bools visible = masked ? mask.dense() : Bools();
+  const bool masked = !call.mask.hides_nothing();
+  const Bools visible = masked ? call.mask.dense() : Bools();
 
-  const Variable scores = scale * (masked ? masked_scores(q, k, visible)
-                                          : contract(q, Transpose::no, k, Transpose::yes));
+  const Variable raw = call.scale * (masked ? masked_scores(q, k, visible)
+                                            : contract(q, Transpose::no, k, Transpose::yes));
+  Variable scores = raw;
+  for (const auto& step : call.steps) {
+    const auto count = std::ptrdiff_t(step->parameters().size());
+    scores = step->composed(s, scores, {parameter, parameter + count});
+    parameter += count;
+  }
   const Variable shown =
       masked ? where(visible, scores, Variable(-std::numeric_limits<Real>::infinity())) : scores;
-  const Variable top = row_top(shown);
+  const Variable top = row_top(shown, sink);
   const Variable powers = exp(shown - top);
-  const Variable total = sum(powers, -1, keep_dims);
+  Variable total = sum(powers, -1, keep_dims);
+  if (sink) total = total + exp(*sink - top);
   // a row with nothing visible has total 0, and its powers are 0 already
   const Bools nothing = xt::equal(total.value(), Real(0));
   const Variable divisor = where(nothing, Variable(Real(1)), total);
   const Variable weights = powers / divisor;
-  const Variable heads = masked ? masked_product(weights, Transpose::no, v, visible)
-                                : contract(weights, Transpose::no, v, Transpose::no);
+  const Variable kept = call.dropout > 0 ? weights * Variable(drop_factors(call)) : weights;
+  const Variable heads = masked ? masked_product(kept, Transpose::no, v, visible)
+                                : contract(kept, Transpose::no, v, Transpose::no);
   const Variable output = merge_heads(heads);
 
   const Pause constant_only;
-  return {scores, weights, output, squeezed_last((top + log(total)).value())};
+  return {raw, scores, weights, output, squeezed_last((top + log(total)).value())};
+}
+
+AttentionParts composed_attention_parts(const AttentionInputs& inputs,
+                                        const AttentionOptions& options) {
+  const AttentionCall call = prepare_attention(inputs, options);
+  return composed_call(inputs, call, call.parameters());
 }
 
 AttentionOutput composed_attention(const AttentionInputs& inputs, const AttentionOptions& options) {

@@ -12,13 +12,17 @@ AttentionOutput composed_attention(const AttentionInputs& inputs, const Attentio
 // The same with everything on the way, for who wants to look at it or at its gradients
 // (Tape::watch).
 struct AttentionParts {
-  Variable scores;   // E: (batch, heads, queries, keys), scaled, before the mask
-  Variable weights;  // A: (batch, heads, queries, keys), 0 where hidden
+  Variable raw;      // scale Q K^T: (batch, heads, queries, keys), 0 where hidden
+  Variable scores;   // E: the same after the score steps, before the mask
+  Variable weights;  // A: the same shape, 0 where hidden; before dropout
   Variable output;   // Y: (batch, queries, heads * value width)
   Array log_sum_exp;
 };
 AttentionParts composed_attention_parts(const AttentionInputs& inputs,
                                         const AttentionOptions& options);
+// Of a prepared call, with other Variables in the place of its parameters.
+AttentionParts composed_call(const AttentionInputs& inputs, const AttentionCall& call,
+                             const std::vector<Variable>& parameters);
 
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -12,24 +12,24 @@ namespace {
 
 // The values that the kernel keeps between forward and backward.
 struct Kept {
-  SizedMask mask;
-  Real scale;
+  AttentionCall call;
   Array weights;  // A: (batch, heads, queries, keys)
 };
 
 // Runs the forward pass over all heads; fills kept.weights and returns Y.
 Array forward(const AttentionInputs& in, Kept& kept, Array& log_sum_exp) {
-  const AttentionSizes& s = kept.mask.sizes();
+  const AttentionSizes& s = kept.call.sizes();
   const std::size_t square = s.queries * s.keys;
   kept.weights = uninitialized({s.batch, s.heads, s.queries, s.keys});
   Array y = uninitialized({s.batch, s.queries, s.heads * in.v.width});
   const kernels::SingleThreadedBlas guard;
   parallel_for(s.batch * s.heads, [&](std::size_t i) {
     const std::size_t b = i / s.heads, h = i % s.heads, key_head = h / in.group();
-    kernels::attention_forward<Real>(
-        {kept.mask, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, key_head),
-        head_view(in.v, b, key_head), kept.weights.data() + i * square,
-        output_view(y, s, in.v.width, b, h), log_sum_exp.data() + i * s.queries);
+    kernels::attention_forward<Real>({kept.call.mask, b, h}, kept.call.scale, head_view(in.q, b, h),
+                                     head_view(in.k, b, key_head), head_view(in.v, b, key_head),
+                                     kept.weights.data() + i * square,
+                                     output_view(y, s, in.v.width, b, h),
+                                     log_sum_exp.data() + i * s.queries);
   });
   return y;
 }
@@ -38,15 +38,15 @@ Array forward(const AttentionInputs& in, Kept& kept, Array& log_sum_exp) {
 // dE is left in dscores.
 void backward(const AttentionInputs& in, const Kept& kept, const Array& dy,
               const GradientArrays& to, Array* dweights, Array& dscores) {
-  const AttentionSizes& s = kept.mask.sizes();
+  const AttentionSizes& s = kept.call.sizes();
   const std::size_t square = s.queries * s.keys;
   dscores = uninitialized({s.batch, s.heads, s.queries, s.keys});
   const kernels::SingleThreadedBlas guard;
   const auto one_head = [&](std::size_t b, std::size_t h) {
     const std::size_t key_head = h / in.group(), at = (b * s.heads + h) * square;
     kernels::attention_backward<Real>(
-        {kept.mask, b, h}, kept.scale, head_view(in.q, b, h), head_view(in.k, b, key_head),
-        head_view(in.v, b, key_head), kept.weights.data() + at,
+        {kept.call.mask, b, h}, kept.call.scale, head_view(in.q, b, h),
+        head_view(in.k, b, key_head), head_view(in.v, b, key_head), kept.weights.data() + at,
         output_view(dy, s, in.v.width, b, h), dscores.data() + at,
         dweights ? dweights->data() + at : nullptr, head_view(*to.dq, in.q, b, h),
         head_view(*to.dk, in.k, b, key_head), head_view(*to.dv, in.v, b, key_head));
@@ -59,24 +59,26 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& dy,
 }
 
 Kept keep_for(const AttentionInputs& inputs, const AttentionOptions& options) {
-  return {check_attention(inputs, options), Real(attention_scale(inputs, options)), {}};
+  check_argument(options.scores.empty() && !options.sink && options.dropout == 0,
+                 "fused_attention: takes a mask and a scale, but no score steps, sink or dropout; "
+                 "flash_attention and composed_attention take all of them");
+  return {prepare_attention(inputs, options), {}};
 }
 
 }  // namespace
 
 AttentionOutput fused_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
   auto kept = std::make_shared<Kept>(keep_for(inputs, options));
-  const AttentionSizes& s = kept->mask.sizes();
+  const AttentionSizes& s = kept->call.sizes();
   Array log_sum_exp = uninitialized({s.batch, s.heads, s.queries});
   Variable y(forward(inputs, *kept, log_sum_exp));
   saves_bytes(kept->weights.size() * sizeof(Real));
-  const Sources sources(inputs);
+  const Sources sources(inputs, kept->call);
   const auto add = [inputs, kept](const Array& dy, const GradientArrays& to) {
     Array dscores;
     backward(inputs, *kept, dy, to, nullptr, dscores);
   };
-  y = record_joint("attention", y, sources.arrays(), sources.backward(add),
-                   sources.composed(options));
+  y = record_joint("attention", y, sources.variables(), sources.backward(add), sources.composed());
   return {y, std::move(log_sum_exp)};
 }
 
@@ -139,7 +141,7 @@ Variable fused_self_attention(const SelfAttentionInputs& in, const AttentionOpti
     return project(in);
   }();
   auto kept = std::make_shared<Kept>(keep_for(heads, options));
-  const AttentionSizes& s = kept->mask.sizes();
+  const AttentionSizes& s = kept->call.sizes();
   Array log_sum_exp = uninitialized({s.batch, s.heads, s.queries});
   Variable y(forward(heads, *kept, log_sum_exp));
 
@@ -174,7 +176,7 @@ SelfAttentionGradients fused_self_attention_gradients(const SelfAttentionInputs&
   const Pause arrays_only;
   const AttentionInputs heads = project(in);
   Kept kept = keep_for(heads, options);
-  const AttentionSizes& s = kept.mask.sizes();
+  const AttentionSizes& s = kept.call.sizes();
   Array log_sum_exp = uninitialized({s.batch, s.heads, s.queries});
   const Array y = forward(heads, kept, log_sum_exp);
   check_shape(dy.shape() == y.shape(), "self_attention: dy must be ", y.shape(), ", got ",

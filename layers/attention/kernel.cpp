@@ -21,7 +21,20 @@ Shape heads_shape(const Heads& h) { return {h.batch, h.heads, h.length, h.width}
 
 }  // namespace
 
-SizedMask check_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+std::vector<Variable> AttentionCall::parameters() const {
+  std::vector<Variable> all;
+  if (sink) all.push_back(*sink);
+  for (const auto& step : steps)
+    all.insert(all.end(), step->parameters().begin(), step->parameters().end());
+  return all;
+}
+
+namespace {
+
+// Blocks of four words for the weights of one query.
+std::uint64_t row_blocks(const AttentionSizes& s) { return (s.keys + 3) / 4; }
+
+void check_inputs(const AttentionInputs& inputs) {
   const auto& [q, k, v] = inputs;
   check_shape(q.batch == k.batch && q.width == k.width,
               "attention: queries and keys must agree in batch and width, got (batch, heads, "
@@ -37,13 +50,45 @@ SizedMask check_attention(const AttentionInputs& inputs, const AttentionOptions&
   check_heads("queries", q);
   check_heads("keys", k);
   check_heads("values", v);
-  check_argument(std::isfinite(Real(attention_scale(inputs, options))),
-                 "attention: scale must be finite, got ", attention_scale(inputs, options));
-  return SizedMask(options.mask, {q.batch, q.heads, q.length, k.length});
 }
 
-double attention_scale(const AttentionInputs& inputs, const AttentionOptions& options) {
-  return options.scale.value_or(1 / std::sqrt(double(std::max<std::size_t>(1, inputs.q.width))));
+}  // namespace
+
+kernels::DropBlocks AttentionCall::drop_blocks(std::size_t batch, std::size_t head,
+                                               std::size_t query, std::size_t key) const {
+  const AttentionSizes& s = sizes();
+  const std::uint64_t row = (std::uint64_t(batch) * s.heads + head) * s.queries + query;
+  return {seed, first_block + row * row_blocks(s) + key / 4, row_blocks(s),
+          std::uint32_t(std::min(dropout * 0x1p32, 4294967295.0)),
+          dropout == 1 ? 0 : 1 / (1 - dropout)};
+}
+
+AttentionCall prepare_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+  check_inputs(inputs);
+  const AttentionSizes s{inputs.q.batch, inputs.q.heads, inputs.q.length, inputs.k.length};
+  AttentionCall call{.mask = SizedMask(options.mask, s),
+                     .scale = 1,
+                     .steps = options.scores,
+                     .sink = options.sink};
+  const double width = double(std::max<std::size_t>(1, inputs.q.width));
+  call.scale = Real(options.scale.value_or(1 / std::sqrt(width)));
+  check_argument(std::isfinite(call.scale), "attention: scale must be finite, got ",
+                 options.scale.value_or(0));
+  for (const auto& step : options.scores) {
+    check_argument(step != nullptr, "attention: a score step is null");
+    step->check(s);
+  }
+  check_shape(!options.sink || options.sink->shape() == Shape{s.heads},
+              "attention: the sink must be of shape (heads) = ", Shape{s.heads}, ", got ",
+              options.sink ? options.sink->shape() : Shape{});
+  check_argument(options.dropout >= 0 && options.dropout <= 1,
+                 "attention: dropout must be in [0, 1], got ", options.dropout);
+  if (options.rng != nullptr && options.dropout > 0) {
+    call.dropout = options.dropout;
+    call.seed = options.rng->seed();
+    call.first_block = options.rng->skip(s.batch * s.heads * s.queries * row_blocks(s));
+  }
+  return call;
 }
 
 AttentionKernel attention_kernel(const std::string& name) {

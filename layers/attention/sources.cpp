@@ -35,36 +35,45 @@ kernels::HeadView<Real> output_view(Array& array, const AttentionSizes& sizes, s
   return output_head(array.data(), sizes, width, batch, head);
 }
 
-Sources::Sources(const AttentionInputs& inputs)
+Sources::Sources(const AttentionInputs& inputs, const AttentionCall& call)
     : inputs_(inputs),
+      call_(call),
       q_(find(inputs.q.array)),
       k_(find(inputs.k.array)),
-      v_(find(inputs.v.array)) {}
+      v_(find(inputs.v.array)),
+      parameters_(variables_.size()) {
+  const std::vector<Variable> parameters = call.parameters();
+  variables_.insert(variables_.end(), parameters.begin(), parameters.end());
+}
 
 std::size_t Sources::find(const Variable& array) {
-  for (std::size_t i = 0; i < arrays_.size(); ++i)
-    if (arrays_[i].same_as(array)) return i;
-  arrays_.push_back(array);
-  return arrays_.size() - 1;
+  for (std::size_t i = 0; i < variables_.size(); ++i)
+    if (variables_[i].same_as(array)) return i;
+  variables_.push_back(array);
+  return variables_.size() - 1;
 }
 
 JointBackward Sources::backward(
     std::function<void(const Array& dy, const GradientArrays& to)> add) const {
   return [sources = *this, add = std::move(add)](const Array& dy) {
     std::vector<Array> gradients;
-    for (const Variable& array : sources.arrays_) gradients.push_back(zeros(array.shape()));
-    add(dy, {&gradients[sources.q_], &gradients[sources.k_], &gradients[sources.v_]});
+    for (const Variable& x : sources.variables_) gradients.push_back(zeros(x.shape()));
+    GradientArrays to{&gradients[sources.q_], &gradients[sources.k_], &gradients[sources.v_], {}};
+    for (std::size_t i = sources.parameters_; i < gradients.size(); ++i)
+      to.parameters.push_back(&gradients[i]);
+    add(dy, to);
     return gradients;
   };
 }
 
-Composed Sources::composed(const AttentionOptions& options) const {
-  return [sources = *this, options](const std::vector<Variable>& arrays) {
+Composed Sources::composed() const {
+  return [sources = *this](const std::vector<Variable>& variables) {
     AttentionInputs inputs = sources.inputs_;
-    inputs.q.array = arrays[sources.q_];
-    inputs.k.array = arrays[sources.k_];
-    inputs.v.array = arrays[sources.v_];
-    return composed_attention(inputs, options).output;
+    inputs.q.array = variables[sources.q_];
+    inputs.k.array = variables[sources.k_];
+    inputs.v.array = variables[sources.v_];
+    const auto parameters = variables.begin() + std::ptrdiff_t(sources.parameters_);
+    return composed_call(inputs, sources.call_, {parameters, variables.end()}).output;
   };
 }
 

@@ -17,29 +17,32 @@ kernels::HeadView<const Real> output_view(const Array& array, const AttentionSiz
 kernels::HeadView<Real> output_view(Array& array, const AttentionSizes& sizes, std::size_t width,
                                     std::size_t batch, std::size_t head);
 
-// Where the gradients of queries, keys and values go; the three may be one array.
+// Where the gradients of queries, keys and values go; the three may be one array. parameters: those
+// of the call's parameters, in order.
 struct GradientArrays {
   Array *dq, *dk, *dv;
+  std::vector<Array*> parameters = {};
 };
 
-// The arrays that queries, keys and values lie in, each once: the inputs of an attention op, in the
-// order of its gradients. With them a kernel calls record_joint.
+// The inputs of an attention op, in the order of its gradients: the arrays that queries, keys and
+// values lie in, each once, and the parameters of the call. With them a kernel calls record_joint.
 class Sources {
  public:
-  explicit Sources(const AttentionInputs& inputs);
+  Sources(const AttentionInputs& inputs, const AttentionCall& call);
 
-  const std::vector<Variable>& arrays() const { return arrays_; }
+  const std::vector<Variable>& variables() const { return variables_; }
   // A joint backward made of one that adds what dY gives to the gradients.
   JointBackward backward(std::function<void(const Array& dy, const GradientArrays& to)> add) const;
-  // composed_attention of other arrays in the same places.
-  Composed composed(const AttentionOptions& options) const;
+  // composed_attention of other Variables in the same places.
+  Composed composed() const;
 
  private:
   std::size_t find(const Variable& array);
 
   AttentionInputs inputs_;
-  std::vector<Variable> arrays_;
-  std::size_t q_, k_, v_;  // which of the arrays holds which
+  AttentionCall call_;
+  std::vector<Variable> variables_;
+  std::size_t q_, k_, v_, parameters_;  // which of the variables are what
 };
 
 }  // namespace ATTNGRAD_PRECISION

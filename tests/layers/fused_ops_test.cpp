@@ -8,7 +8,7 @@ TEST_CASE("every fused op agrees with its composed form in value and gradients",
   const double bound = tolerance(1e-12, 2e-4);
   for (const ag::FusedOp& op : ag::fused_ops()) {
     std::string worst_case = "none";
-    const ag::Comparison worst = ag::check_fused(op, in_double ? 300 : 100, 11, &worst_case);
+    const ag::Comparison worst = ag::check_fused(op, in_double ? 1000 : 200, 11, &worst_case);
     INFO(op.name << ": value " << worst.value << ", gradient " << worst.gradient << " at "
                  << worst_case);
     CHECK(worst.value <= bound);

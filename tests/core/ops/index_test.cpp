@@ -1,18 +1,13 @@
 #include "core/ops/index.hpp"
 
+#include "common/bits.hpp"
 #include "common/test.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/shape.hpp"
-#include "core/parallel.hpp"
 
 namespace {
 
 // Gives the number of threads back when the test ends, however it ends.
-struct RestoreThreads {
-  int before = ag::threads();
-  ~RestoreThreads() { ag::set_threads(before); }
-};
-
 using ag::Indices;
 using Inputs = std::vector<Variable>;
 
@@ -139,7 +134,7 @@ TEST_CASE("gradients of repeated indices add up", "[index][C61]") {
   const Variable table = ag::parameter(random_array({5, 3}));
   const Indices often = indices_of(std::vector<std::int64_t>(1000, 3), {1000});
   const std::vector<double> expected{0, 0, 0, 0, 0, 0, 0, 0, 0, 1000, 1000, 1000, 0, 0, 0};
-  const RestoreThreads restore;
+  const ThreadsScope restore;
   for (const int threads : {1, 4}) {
     ag::set_threads(threads);
     const auto use = [&](const Variable& v) { return ag::embedding(v, often); };
@@ -156,7 +151,7 @@ TEST_CASE("a row used 1000 times loses no digits and has the same bits on any nu
   const Variable table = ag::parameter(ag::zeros({6, width}));
   const Array seed = random_array({count, width});
   std::vector<Array> results;
-  const RestoreThreads restore;
+  const ThreadsScope restore;
   for (const int threads : {1, 4}) {
     ag::set_threads(threads);
     results.push_back(gradient(table, seed, [&](const Variable& v) {

@@ -1,19 +1,14 @@
 #include "core/ops/matmul.hpp"
 
+#include "common/bits.hpp"
 #include "common/test.hpp"
 #include "core/kernels/gemm.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/shape.hpp"
-#include "core/parallel.hpp"
 
 namespace {
 
 // Gives the number of threads back when the test ends, however it ends.
-struct RestoreThreads {
-  int before = ag::threads();
-  ~RestoreThreads() { ag::set_threads(before); }
-};
-
 using Inputs = std::vector<Variable>;
 
 Variable numbers(const std::vector<double>& values, const ag::Shape& shape) {
@@ -218,7 +213,7 @@ TEST_CASE("gemm reads transposed matrices that are not square, and c only if bet
 
 TEST_CASE("large products are right at every tile and have the same bits on any number of threads",
           "[matmul]") {
-  const RestoreThreads restore;
+  const ThreadsScope restore;
   for (const auto& [a_shape, b_shape] : {std::pair{ag::Shape{333, 130}, ag::Shape{130, 277}},
                                          {ag::Shape{3, 150, 70}, ag::Shape{3, 70, 170}}}) {
     const Array a = random_array(a_shape), b = random_array(b_shape, -1, 1, 8);

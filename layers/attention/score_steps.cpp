@@ -1,0 +1,258 @@
+#include "layers/attention/score_steps.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/kernels/formulas.hpp"
+#include "core/kernels/tile.hpp"
+#include "core/kernels/vector.hpp"
+#include "core/ops/elementwise.hpp"
+#include "core/ops/index.hpp"
+#include "core/ops/shape.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+namespace {
+
+using Sizes = AttentionSizes;
+using Scores = ScoreBlock<Real>;
+using Before = ScoreBlock<const Real>;
+
+// key - position of the query, for query and key counted from the first of a block.
+std::ptrdiff_t distance(const Sizes& s, const ScorePlace& p, std::size_t i, std::size_t j) {
+  return std::ptrdiff_t(p.first_key + j + s.queries) - std::ptrdiff_t(p.first_query + i + s.keys);
+}
+
+class SoftCap final : public ScoreStep {
+ public:
+  explicit SoftCap(double cap) : cap_(Real(cap)) {}
+  void check(const Sizes&) const override {}
+
+  void forward(const Sizes&, const Scores& s) const override {
+    for (std::size_t j = 0; j < s.keys; ++j) {
+      Real* row = s.row(j);
+      tanh_of(row, s.queries, row);
+      kernels::vector_kernels<Real>().scale(row, cap_, 0, row, s.queries);
+    }
+  }
+
+  void backward(const Sizes&, const Before& before, const Scores& gradient,
+                Real* const*) const override {
+    constexpr auto formula = formula::Unary::index_of<formula::Tanh>();
+    Real capped[score_block_side];
+    for (std::size_t j = 0; j < gradient.keys; ++j) {
+      tanh_of(before.row(j), gradient.queries, capped);
+      Real* row = gradient.row(j);
+      kernels::vector_kernels<Real>().unary_slope[formula](row, capped, row, gradient.queries);
+    }
+  }
+
+  Variable composed(const Sizes&, const Variable& e, const std::vector<Variable>&) const override {
+    return cap_ * tanh(e * (1 / cap_));
+  }
+
+ private:
+  void tanh_of(const Real* x, std::size_t n, Real* y) const {
+    constexpr auto formula = formula::Unary::index_of<formula::Tanh>();
+    kernels::vector_kernels<Real>().scale(x, 1 / cap_, 0, y, n);
+    kernels::vector_kernels<Real>().unary[formula](y, y, n);
+  }
+
+  Real cap_;
+};
+
+class Bias final : public ScoreStep {
+ public:
+  explicit Bias(const Variable& b) : ScoreStep({b}) {
+    check_shape(b.rank() == 2 || b.rank() == 4,
+                "bias: needs (queries, keys) or (batch, heads, queries, keys), got ", b.shape());
+  }
+
+  void check(const Sizes& s) const override {
+    const Shape full{s.batch, s.heads, s.queries, s.keys};
+    for (std::size_t axis = 0; axis < 4; ++axis)
+      check_shape(size(axis) == full[axis] || size(axis) == 1,
+                  "attention: the bias must fit (batch, heads, queries, keys) = ", full, ", got ",
+                  parameters()[0].shape());
+  }
+
+  void forward(const Sizes&, const Scores& s) const override {
+    const Place b = place(s);
+    const Real* from = parameters()[0].value().data() + b.first;
+    if (b.key_step == 1) {  // a block of b, turned round
+      Real turned[score_block_side * score_block_side];
+      kernels::tile_kernels<Real>().transpose(from, b.query_step, s.queries, s.keys, Real(1),
+                                              turned, score_block_side);
+      for (std::size_t j = 0; j < s.keys; ++j)
+        kernels::vector_kernels<Real>().accumulate(turned + j * score_block_side, s.row(j),
+                                                   s.queries);
+    } else {
+      for (std::size_t j = 0; j < s.keys; ++j)
+        for (std::size_t i = 0; i < s.queries; ++i) s.row(j)[i] += from[i * b.query_step];
+    }
+  }
+
+  void backward(const Sizes&, const Before&, const Scores& gradient,
+                Real* const* gradients) const override {
+    const Place b = place(gradient);
+    Real* to = gradients[0] + b.first;
+    for (std::size_t j = 0; j < gradient.keys; ++j)
+      for (std::size_t i = 0; i < gradient.queries; ++i)
+        to[i * b.query_step + j * b.key_step] += gradient.row(j)[i];
+  }
+
+  Sharing sharing(const Sizes& s) const override {
+    return {
+        .by_query = size(2) == s.queries, .batch = size(0) < s.batch, .heads = size(1) < s.heads};
+  }
+
+  Variable composed(const Sizes&, const Variable& e,
+                    const std::vector<Variable>& parameters) const override {
+    return e + parameters[0];
+  }
+
+ private:
+  std::size_t size(std::size_t axis) const {
+    const Shape& shape = parameters()[0].shape();
+    return shape.size() == 4 ? shape[axis] : axis < 2 ? 1 : shape[axis - 2];
+  }
+
+  // Where the bias of a block's first pair lies, and how far apart those of its queries and keys.
+  struct Place {
+    std::size_t first, query_step, key_step;
+  };
+  Place place(const ScorePlace& p) const {
+    const auto at = [&](std::size_t axis, std::size_t index) {
+      return size(axis) == 1 ? 0 : index;
+    };
+    const std::size_t head = at(0, p.batch) * size(1) + at(1, p.head);
+    return {(head * size(2) + at(2, p.first_query)) * size(3) + at(3, p.first_key),
+            size(2) == 1 ? 0 : size(3), size(3) == 1 ? std::size_t{0} : std::size_t{1}};
+  }
+};
+
+class Alibi final : public ScoreStep {
+ public:
+  explicit Alibi(std::vector<double> slopes) : slopes_(std::move(slopes)) {}
+
+  void check(const Sizes& s) const override {
+    check_shape(slopes_.size() == s.heads, "alibi: needs a slope for each of ", s.heads,
+                " heads, got ", slopes_.size());
+  }
+
+  void forward(const Sizes& s, const Scores& scores) const override {
+    const Real slope = Real(slopes_[scores.head]);
+    const int queries = int(scores.queries);
+    for (std::size_t j = 0; j < scores.keys; ++j) {
+      Real* row = scores.row(j);
+      const Real first = Real(distance(s, scores, 0, j));
+      for (int i = 0; i < queries; ++i) row[i] -= slope * std::abs(first - Real(i));
+    }
+  }
+
+  void backward(const Sizes&, const Before&, const Scores&, Real* const*) const override {}
+
+  Variable composed(const Sizes& s, const Variable& e,
+                    const std::vector<Variable>&) const override {
+    Array b = uninitialized({s.heads, s.queries, s.keys});
+    Real* to = b.data();
+    for (std::size_t h = 0; h < s.heads; ++h)
+      for (std::size_t i = 0; i < s.queries; ++i)
+        for (std::size_t j = 0; j < s.keys; ++j)
+          *to++ = -Real(slopes_[h]) * Real(std::abs(distance(s, {}, i, j)));
+    return e + Variable(std::move(b));
+  }
+
+ private:
+  std::vector<double> slopes_;
+};
+
+class RelativePositions final : public ScoreStep {
+ public:
+  explicit RelativePositions(const Variable& table) : ScoreStep({table}) {
+    check_shape(table.rank() == 2 && table.size(1) % 2 == 1,
+                "relative_positions: table must be (heads or 1, 2 reach + 1), got ", table.shape());
+  }
+
+  void check(const Sizes& s) const override {
+    const std::size_t heads = table().size(0);
+    check_shape(heads == s.heads || heads == 1, "relative_positions: table must be for ", s.heads,
+                " heads, or for all alike, got ", heads);
+  }
+
+  // A block has 2 * score_block_side - 1 distances; that of key j and query i has place last + j -
+  // i.
+  void forward(const Sizes& s, const Scores& scores) const override {
+    const Real* row = table().value().data() + row_of(scores.head);
+    Real of[2 * score_block_side];
+    for (std::size_t place = 0; place < places; ++place) of[place] = row[column(s, scores, place)];
+    for (std::size_t j = 0; j < scores.keys; ++j)
+      for (std::size_t i = 0; i < scores.queries; ++i) scores.row(j)[i] += of[last + j - i];
+  }
+
+  void backward(const Sizes& s, const Before&, const Scores& gradient,
+                Real* const* gradients) const override {
+    Real* row = gradients[0] + row_of(gradient.head);
+    Real of[2 * score_block_side] = {};  // summed by block first, which also keeps more digits
+    for (std::size_t j = 0; j < gradient.keys; ++j)
+      for (std::size_t i = 0; i < gradient.queries; ++i) of[last + j - i] += gradient.row(j)[i];
+    for (std::size_t place = 0; place < places; ++place)
+      row[column(s, gradient, place)] += of[place];
+  }
+
+  Variable composed(const Sizes& s, const Variable& e,
+                    const std::vector<Variable>& parameters) const override {
+    Indices columns = Indices::from_shape({s.queries, s.keys});
+    std::int64_t* to = columns.data();
+    for (std::size_t i = 0; i < s.queries; ++i)
+      for (std::size_t j = 0; j < s.keys; ++j) *to++ = std::int64_t(column(distance(s, {}, i, j)));
+    return e + take(parameters[0], columns, 1);
+  }
+
+ private:
+  const Variable& table() const { return parameters()[0]; }
+  std::size_t row_of(std::size_t head) const {
+    return (table().size(0) == 1 ? 0 : head) * table().size(1);
+  }
+  std::size_t column(std::ptrdiff_t distance) const {
+    const auto reach = std::ptrdiff_t(table().size(1) / 2);
+    return std::size_t(std::clamp(distance, -reach, reach) + reach);
+  }
+  std::size_t column(const Sizes& s, const ScorePlace& p, std::size_t place) const {
+    return column(distance(s, p, 0, 0) + std::ptrdiff_t(place) - std::ptrdiff_t(last));
+  }
+
+  static constexpr std::size_t last = score_block_side - 1, places = 2 * score_block_side - 1;
+};
+
+}  // namespace
+
+std::shared_ptr<const ScoreStep> soft_cap(double cap) {
+  check_argument(std::isfinite(cap) && cap > 0, "soft_cap: cap must be positive and finite, got ",
+                 cap);
+  return std::make_shared<SoftCap>(cap);
+}
+
+std::shared_ptr<const ScoreStep> bias(const Variable& b) { return std::make_shared<Bias>(b); }
+
+std::vector<double> alibi_slopes(std::size_t heads) {
+  std::size_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  std::vector<double> slopes;
+  for (std::size_t h = 1; h <= std::min(power, heads); ++h)
+    slopes.push_back(std::exp2(-8.0 * double(h) / double(power)));
+  for (std::size_t h = 1; slopes.size() < heads; h += 2)
+    slopes.push_back(std::exp2(-8.0 * double(h) / double(2 * power)));
+  return slopes;
+}
+
+std::shared_ptr<const ScoreStep> alibi(std::vector<double> slopes) {
+  return std::make_shared<Alibi>(std::move(slopes));
+}
+
+std::shared_ptr<const ScoreStep> relative_positions(const Variable& table) {
+  return std::make_shared<RelativePositions>(table);
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad
