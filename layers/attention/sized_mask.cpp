@@ -105,10 +105,13 @@ void SizedMask::overwrite_hidden(const ScoreBlock<T>& block, T value) const {
       std::fill(&block.at(i, end), &block.at(i, block.keys), value);
     }
   } else if (!keys_.empty()) {
+    const KeyRange* seen = row(block.batch) + block.first_query;
+    std::size_t begin = 0, end = 0;  // of the queries that see key j: neither falls as it grows
     for (std::size_t j = 0; j < block.keys; ++j) {
-      const QueryRange seen = queries(block, block.first_key + j, 1);
-      for (std::size_t i = 0; i < seen.begin; ++i) block.at(i, j) = value;
-      for (std::size_t i = seen.end; i < block.queries; ++i) block.at(i, j) = value;
+      while (begin < block.queries && seen[begin].end <= block.first_key + j) ++begin;
+      while (end < block.queries && seen[end].begin <= block.first_key + j) ++end;
+      std::fill_n(block.row(j), begin, value);
+      std::fill(block.row(j) + std::max(begin, end), block.row(j) + block.queries, value);
     }
   }
   for (const Mask::Pattern& pattern : patterns_)

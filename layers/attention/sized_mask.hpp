@@ -51,7 +51,7 @@ class SizedMask {
   // How much of the rectangle is visible; `some` may be said of one where two masks together hide
   // everything.
   Visible look(const ScorePlace& place) const;
-  // Writes `value` over every hidden score of the block.
+  // Writes `value` over every hidden score of the block, one of whose strides is 1.
   template <class T>
   void overwrite_hidden(const ScoreBlock<T>& block, T value) const;
   // The whole mask as an array of shape (batch, heads, queries, keys).
