@@ -7,6 +7,7 @@
 #include "layers/attention/flash.hpp"
 #include "layers/attention/flash_tiles.hpp"
 #include "layers/attention/fused.hpp"
+#include "layers/attention/score_function.hpp"
 #include "layers/attention/score_steps.hpp"
 
 namespace attngrad {
@@ -144,7 +145,7 @@ Array random_bias(Rng& rng, const AttentionSizes& s) {
 }
 
 void draw_step(Rng& rng, const AttentionSizes& s, Extras& extras) {
-  switch (rng.integer(0, 4)) {
+  switch (rng.integer(0, 5)) {
     case 0:
       return extras.add("soft-cap",
                         [cap = 0.5 + rng.uniform()](AttentionOptions& o, const Variable*) {
@@ -155,6 +156,15 @@ void draw_step(Rng& rng, const AttentionSizes& s, Extras& extras) {
         o.scores.push_back(alibi(alibi_slopes(heads)));
       });
     case 2:
+      return extras.add(
+          "score function", uniform(rng, {s.heads, 8}, -1, 1),
+          [](AttentionOptions& o, const Variable& table) {
+            const auto f = [](auto e, auto, auto head, auto query, auto key, const auto& p) {
+              return e * (1 + 0.5 * tanh(p[0](head, clamp(query - key, 0, 7)))) + p[0](head, 0) / 2;
+            };
+            o.scores.push_back(score(f, {table}));
+          });
+    case 3:
       return extras.add("bias", random_bias(rng, s), [](AttentionOptions& o, const Variable& b) {
         o.scores.push_back(bias(b));
       });

@@ -18,7 +18,8 @@ refuses() {
   grep -q -- "$words" out || fail "$* does not say '$words': $(cat out)"
 }
 
-for name in first_gradient new_layer compare_gradients toy_sequence complexity train_transformer; do
+for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
+  train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done
@@ -32,6 +33,9 @@ done
 
 "$programs/toy_sequence" --kernel both --steps 3 --batch 4 --held-out 5 --report-every 3 >out
 grep -q "largest difference" out || fail "toy_sequence with both kernels: $(cat out)"
+
+"$programs/score_function" --length 150 --heads 2 --width 8 --json >out || fail "$(cat out)"
+[ "$(grep -c '"difference":' out)" = 3 ] || fail "score_function --json: $(cat out)"
 
 few=(--lengths 16,32,64 --longest 32 --heads 1 --width 8)
 "$programs/complexity" "${few[@]}" --plot complexity.svg >out
