@@ -58,7 +58,7 @@ TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Rng& rng)
       dropout({.probability = o.dropout}) {}
 
 Variable TransformerBlock::operator()(const Variable& x, const Mask& mask, Rng* rng) const {
-  const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask);
+  const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask, rng);
   const auto [middle, normed] = within(
       *this, norm2, [&](const LayerNorm& norm) { return norm.add(x, dropout(attended, rng)); });
   const Variable fed = within(*this, feed_forward)(normed);

@@ -1,18 +1,33 @@
-// Multi-head self-attention with its projections.
+// Multi-head attention with its projections: of a sequence to itself, and to a memory.
 #pragma once
 
+#include "layers/attention/attention_scores.hpp"
 #include "layers/attention/flash.hpp"
+#include "layers/attention/rotary.hpp"
 #include "layers/linear.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
+
+// Rotary positions 0, 1, ... of queries and keys.
+struct RotaryOptions {
+  std::size_t positions;  // the longest sequence
+  // how many numbers of each head turn, the first ones; all unless given; even
+  std::optional<std::size_t> width = {};
+  double base = 10000;
+  double position_scale = 1;
+  RotaryPairs pairs = RotaryPairs::halves;
+};
 
 struct MultiHeadAttentionOptions {
   std::size_t width;
   std::size_t heads;  // of queries; divides width
   // of keys and values; divides heads; as many unless given
   std::optional<std::size_t> key_heads = {};
+  std::optional<std::size_t> value_width = {};  // of each head; width / heads unless given
   bool bias = true;
+  std::optional<RotaryOptions> rotary = {};
+  AttentionScoresOptions scores = {};
   AttentionKernel kernel = flash_attention;
   Initialization initialization = uniform_fan_in();
   Initialization projection_initialization = uniform_fan_in();
@@ -20,60 +35,78 @@ struct MultiHeadAttentionOptions {
 
 // Each head attends with its share of the width; the heads' outputs, side by side, are projected
 // once more. x and y: (batch, time, width). With fewer key_heads, neighbouring heads share keys and
-// values (one: multi-query attention). Sources: Vaswani et al., "Attention is all you need", 2017,
-// section 3.2.2; Ainslie et al., arXiv:2305.13245. Throws ArgumentError at construction unless
-// heads divides width and key_heads divides heads.
+// values (one: multi-query attention). rng: the source of dropout; null means none. Sources:
+// Vaswani et al., "Attention is all you need", 2017, section 3.2.2; Ainslie et al.,
+// arXiv:2305.13245. Throws ArgumentError at construction unless heads divides width and key_heads
+// divides heads, for rotary positions that do not fit a head, and for scores that do not go
+// together or with the kernel.
 struct MultiHeadAttention : Layer {
   MultiHeadAttentionOptions options;
-  Linear qkv;         // queries, keys and values side by side: (width + 2 * key width, width)
-  Linear projection;  // (width, width)
+  Linear qkv;         // queries, keys and values side by side
+  Linear projection;  // (width, heads * value width)
+  AttentionScores scores;
 
-  MultiHeadAttention(const MultiHeadAttentionOptions& o, Rng& rng)
-      : options(checked(o)),
-        qkv({.in = o.width,
-             .out = o.width + 2 * key_heads() * head_width(),
-             .bias = o.bias,
-             .initialization = o.initialization},
-            rng),
-        projection({.in = o.width,
-                    .out = o.width,
-                    .bias = o.bias,
-                    .initialization = o.projection_initialization},
-                   rng) {}
-
-  Variable operator()(const Variable& x, const Mask& mask = {}) const {
-    check_shape(x.rank() == 3 && x.size(2) == options.width,
-                "MultiHeadAttention: x must be (batch, time, ", options.width, "), got ",
-                x.shape());
-    const Variable packed = within(*this, qkv)(x);
-    const auto keys_from = [&](std::size_t first) {
-      return heads_at(packed, key_heads(), head_width(), first);
-    };
-    const AttentionInputs inputs{.q = heads_at(packed, options.heads, head_width(), 0),
-                                 .k = keys_from(options.width),
-                                 .v = keys_from(options.width + key_heads() * head_width())};
-    const AttentionOutput attended = options.kernel(inputs, {.mask = mask});
-    return within(*this, projection)(attended.output);
-  }
+  MultiHeadAttention(const MultiHeadAttentionOptions& options, Rng& rng);
+  Variable operator()(const Variable& x, const Mask& mask = {}, Rng* rng = nullptr) const;
 
   void visit(auto&& f) {
     f("qkv", qkv);
     f("projection", projection);
+    f("scores", scores);
   }
 
   std::size_t head_width() const { return options.width / options.heads; }
   std::size_t key_heads() const { return options.key_heads.value_or(options.heads); }
+  std::size_t value_width() const { return options.value_width.value_or(head_width()); }
 
  private:
-  static const MultiHeadAttentionOptions& checked(const MultiHeadAttentionOptions& o) {
-    check_argument(o.heads > 0 && o.width > 0 && o.width % o.heads == 0,
-                   "MultiHeadAttention: width ", o.width, " is not a multiple of heads ", o.heads);
-    const std::size_t key_heads = o.key_heads.value_or(o.heads);
-    check_argument(key_heads > 0 && o.heads % key_heads == 0, "MultiHeadAttention: heads ", o.heads,
-                   " is not a multiple of key_heads ", key_heads);
-    check_argument(o.kernel != nullptr, "MultiHeadAttention: needs a kernel");
-    return o;
+  std::shared_ptr<const RotaryTable> rotary_;  // or null
+};
+
+struct CrossAttentionOptions {
+  std::size_t width;
+  std::size_t heads;                             // of queries; divides width
+  std::optional<std::size_t> memory_width = {};  // width unless given
+  std::optional<std::size_t> key_heads = {};     // divides heads; as many unless given
+  std::optional<std::size_t> value_width = {};   // of each head; width / heads unless given
+  bool bias = true;
+  AttentionScoresOptions scores = {};  // without what counts distances
+  AttentionKernel kernel = flash_attention;
+  Initialization initialization = uniform_fan_in();
+  Initialization projection_initialization = uniform_fan_in();
+};
+
+// The keys and values that a layer made of a memory: made once, they serve any number of queries.
+struct MemoryKeys {
+  Variable keys_and_values;
+};
+
+// The same with keys and values from a memory, as a decoder looks at an encoder. x, y: (batch,
+// time, width); memory: (batch, length, memory_width), a length of its own; mask: which of it each
+// query sees, as key_lengths for padding. Throws ArgumentError at construction as
+// MultiHeadAttention, and for ALiBi or relative positions: queries and memory have no distance.
+struct CrossAttention : Layer {
+  CrossAttentionOptions options;
+  Linear query;       // (width, width)
+  Linear key_value;   // keys and values side by side
+  Linear projection;  // (width, heads * value width)
+  AttentionScores scores;
+
+  CrossAttention(const CrossAttentionOptions& options, Rng& rng);
+  MemoryKeys remember(const Variable& memory) const;
+  Variable operator()(const Variable& x, const MemoryKeys& memory, const Mask& mask = {},
+                      Rng* rng = nullptr) const;
+
+  void visit(auto&& f) {
+    f("query", query);
+    f("key_value", key_value);
+    f("projection", projection);
+    f("scores", scores);
   }
+
+  std::size_t head_width() const { return options.width / options.heads; }
+  std::size_t key_heads() const { return options.key_heads.value_or(options.heads); }
+  std::size_t value_width() const { return options.value_width.value_or(head_width()); }
 };
 
 }  // namespace ATTNGRAD_PRECISION
