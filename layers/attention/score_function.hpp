@@ -23,7 +23,7 @@
 #include <array>
 
 #include "layers/attention/score_grid.hpp"
-#include "layers/attention/score_numbers.hpp"
+#include "layers/attention/score_reads.hpp"
 #include "layers/attention/score_step.hpp"
 
 namespace attngrad {
