@@ -23,6 +23,23 @@ std::ptrdiff_t distance(const Sizes& s, const ScorePlace& p, std::size_t i, std:
   return std::ptrdiff_t(p.first_key + j + s.queries) - std::ptrdiff_t(p.first_query + i + s.keys);
 }
 
+// The pairs of a block have at most so many distances: that of key j and query i has place
+// last_place + j - i.
+constexpr std::size_t places = 2 * score_block_side - 1, last_place = score_block_side - 1;
+
+std::ptrdiff_t distance_at(const Sizes& s, const ScorePlace& p, std::size_t place) {
+  return distance(s, p, 0, 0) + std::ptrdiff_t(place) - std::ptrdiff_t(last_place);
+}
+
+// Adds to each score what belongs to its distance.
+template <class OfPlace>
+void add_by_distance(const Scores& scores, OfPlace of_place) {
+  Real of[places];
+  for (std::size_t place = 0; place < places; ++place) of[place] = of_place(place);
+  for (std::size_t j = 0; j < scores.keys; ++j)
+    for (std::size_t i = 0; i < scores.queries; ++i) scores.row(j)[i] += of[last_place + j - i];
+}
+
 class SoftCap final : public ScoreStep {
  public:
   explicit SoftCap(double cap) : cap_(Real(cap)) {}
@@ -142,12 +159,9 @@ class Alibi final : public ScoreStep {
 
   void forward(const Sizes& s, const Scores& scores) const override {
     const Real slope = Real(slopes_[scores.head]);
-    const int queries = int(scores.queries);
-    for (std::size_t j = 0; j < scores.keys; ++j) {
-      Real* row = scores.row(j);
-      const Real first = Real(distance(s, scores, 0, j));
-      for (int i = 0; i < queries; ++i) row[i] -= slope * std::abs(first - Real(i));
-    }
+    add_by_distance(scores, [&](std::size_t place) {
+      return -slope * Real(std::abs(distance_at(s, scores, place)));
+    });
   }
 
   void backward(const Sizes&, const Before&, const Scores&, Real* const*) const override {}
@@ -180,24 +194,21 @@ class RelativePositions final : public ScoreStep {
                 " heads, or for all alike, got ", heads);
   }
 
-  // A block has 2 * score_block_side - 1 distances; that of key j and query i has place last + j -
-  // i.
   void forward(const Sizes& s, const Scores& scores) const override {
     const Real* row = table().value().data() + row_of(scores.head);
-    Real of[2 * score_block_side];
-    for (std::size_t place = 0; place < places; ++place) of[place] = row[column(s, scores, place)];
-    for (std::size_t j = 0; j < scores.keys; ++j)
-      for (std::size_t i = 0; i < scores.queries; ++i) scores.row(j)[i] += of[last + j - i];
+    add_by_distance(scores,
+                    [&](std::size_t place) { return row[column(distance_at(s, scores, place))]; });
   }
 
   void backward(const Sizes& s, const Before&, const Scores& gradient,
                 Real* const* gradients) const override {
     Real* row = gradients[0] + row_of(gradient.head);
-    Real of[2 * score_block_side] = {};  // summed by block first, which also keeps more digits
+    Real of[places] = {};  // summed by block first, which also keeps more digits
     for (std::size_t j = 0; j < gradient.keys; ++j)
-      for (std::size_t i = 0; i < gradient.queries; ++i) of[last + j - i] += gradient.row(j)[i];
+      for (std::size_t i = 0; i < gradient.queries; ++i)
+        of[last_place + j - i] += gradient.row(j)[i];
     for (std::size_t place = 0; place < places; ++place)
-      row[column(s, gradient, place)] += of[place];
+      row[column(distance_at(s, gradient, place))] += of[place];
   }
 
   Variable composed(const Sizes& s, const Variable& e,
@@ -218,11 +229,6 @@ class RelativePositions final : public ScoreStep {
     const auto reach = std::ptrdiff_t(table().size(1) / 2);
     return std::size_t(std::clamp(distance, -reach, reach) + reach);
   }
-  std::size_t column(const Sizes& s, const ScorePlace& p, std::size_t place) const {
-    return column(distance(s, p, 0, 0) + std::ptrdiff_t(place) - std::ptrdiff_t(last));
-  }
-
-  static constexpr std::size_t last = score_block_side - 1, places = 2 * score_block_side - 1;
 };
 
 }  // namespace
