@@ -6,6 +6,7 @@
 #include "layers/attention/fused.hpp"
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
+#include "layers/encoder_decoder.hpp"
 #include "layers/feed_forward.hpp"
 #include "layers/linear.hpp"
 #include "layers/normalization.hpp"

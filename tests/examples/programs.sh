@@ -19,7 +19,7 @@ refuses() {
 }
 
 for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
-  train_transformer; do
+  translate_dates train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done
@@ -34,6 +34,8 @@ done
 "$programs/toy_sequence" --kernel both --steps 3 --batch 4 --held-out 5 --report-every 3 >out
 grep -q "largest difference" out || fail "toy_sequence with both kernels: $(cat out)"
 
+"$programs/translate_dates" --steps 2 --batch 4 --width 8 --heads 2 --held-out 5 >out || fail "$(cat out)"
+grep -q "of 5 held-out dates are exact" out || fail "translate_dates: $(cat out)"
 "$programs/score_function" --length 150 --heads 2 --width 8 --json >out || fail "$(cat out)"
 [ "$(grep -c '"difference":' out)" = 3 ] || fail "score_function --json: $(cat out)"
 
