@@ -6,12 +6,13 @@
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 
-// An element of a parameter for each lane, or one for all of them; counted from the start.
+// An element of a parameter for each lane, at `first` + `of_lane`, or one for all of them, at
+// `first`.
 struct ScoreRead {
   std::size_t parameter;
   bool same;
-  std::size_t at_all;
-  IndexLanes at;
+  std::size_t first;
+  IndexLanes of_lane;
 };
 
 // A parameter as it lies in memory, and whether it wants a gradient.
@@ -45,21 +46,15 @@ class ScoreReads {
     read.parameter = parameter;
     read.same = (std::is_integral_v<Index> && ...);
     if (learned) ++count_;
-    std::size_t axis = 0;
-    if constexpr ((std::is_integral_v<Index> && ...)) {
-      read.at_all = 0;
-      ((check_index(parameter, (*shape)[axis], indices, indices),
-        read.at_all = read.at_all * (*shape)[axis++] + std::size_t(indices)),
-       ...);
-      return Lanes(data[read.at_all]);
-    } else {
-      read.at = IndexLanes(0);
-      (add_axis(read, (*shape)[axis++], IndexLanes(indices)), ...);
-      Lanes values;
-      for (std::size_t lane = 0; lane < score_lanes; ++lane)
-        values.of[lane] = data[read.at.of[lane]];
-      return values;
-    }
+    read.first = 0;
+    [[maybe_unused]] std::size_t axis = 0;
+    [[maybe_unused]] bool lanes = false;
+    (add_axis(read, lanes, (*shape)[axis++], indices), ...);
+    if constexpr ((std::is_integral_v<Index> && ...)) return Lanes(data[read.first]);
+    Lanes values;
+    for (std::size_t lane = 0; lane < score_lanes; ++lane)
+      values.of[lane] = data[read.first + std::size_t(read.of_lane.of[lane])];
+    return values;
   }
 
  private:
@@ -69,14 +64,26 @@ class ScoreReads {
                    parameter, " at ", low < 0 ? low : high, ", outside of [0, ", size,
                    "); it is called for hidden pairs too, so clamp the index");
   }
-  static void add_axis(ScoreRead& read, std::size_t size, const IndexLanes& index) {
-    std::int32_t low = index.of[0], high = index.of[0];
-    for (const std::int32_t i : index.of) {
-      low = std::min(low, i);
-      high = std::max(high, i);
+
+  // One more axis: what is the same for every lane goes into `first`; lanes: whether an axis before
+  // differed.
+  template <class Index>
+  static void add_axis(ScoreRead& read, bool& lanes, std::size_t size, const Index& index) {
+    read.first *= size;
+    if (lanes) read.of_lane = read.of_lane * IndexLanes(std::int32_t(size));
+    if constexpr (std::is_integral_v<Index>) {
+      check_index(read.parameter, size, index, index);
+      read.first += std::size_t(index);
+    } else {
+      std::int32_t low = index.of[0], high = index.of[0];
+      for (const std::int32_t i : index.of) {
+        low = std::min(low, i);
+        high = std::max(high, i);
+      }
+      check_index(read.parameter, size, low, high);
+      read.of_lane = lanes ? read.of_lane + index : index;
+      lanes = true;
     }
-    check_index(read.parameter, size, low, high);
-    read.at = read.at * IndexLanes(std::int32_t(size)) + index;
   }
 
   const std::vector<ScoreParameter>& parameters_;
@@ -114,12 +121,13 @@ class ScoreSum {
            Real* const* gradients) {
     Real* const to = gradients[read.parameter];
     if (!read.same) {
-      for (std::size_t lane = 0; lane < count; ++lane) to[read.at.of[lane]] += gradient.of[lane];
+      for (std::size_t lane = 0; lane < count; ++lane)
+        to[read.first + std::size_t(read.of_lane.of[lane])] += gradient.of[lane];
       return;
     }
-    if (to_ != to + read.at_all) {
+    if (to_ != to + read.first) {
       flush();
-      to_ = to + read.at_all;
+      to_ = to + read.first;
     }
     for (std::size_t lane = 0; lane < count; ++lane) sum_ += double(gradient.of[lane]);
   }
