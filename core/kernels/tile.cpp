@@ -194,6 +194,15 @@ void scale_rows(T* x, std::size_t stride, std::size_t rows, std::size_t columns,
 
 // ---- scores -----------------------------------------------------------------------------------
 
+// exp(x), and 0 below exp(-60): beside a row's largest power, near 1, that is far less than
+// rounding, and its products would be denormal numbers, on which processors take a hundred times
+// longer.
+template <class V>
+V power_of(const V& x) {
+  using T = typename V::value_type;
+  return xsimd::select(x < V(T(-60)), V(T(0)), exp_bounded(x));
+}
+
 // `vectors` vectors of queries at a time: their maxima and sums are chains of their own.
 template <class T, std::size_t vectors>
 bool softmax_columns(ScoreTile<T> s, T* top, T* total, T* factors) {
@@ -212,7 +221,7 @@ bool softmax_columns(ScoreTile<T> s, T* top, T* total, T* factors) {
   });
   for (std::size_t j = 0; j < s.keys; ++j)
     unrolled<vectors>([&](auto v) {
-      const V power = exp_bounded(V::load_unaligned(at(j, v)) - shift[v]);
+      const V power = power_of(V::load_unaligned(at(j, v)) - shift[v]);
       power.store_unaligned(at(j, v));
       sum[v] = sum[v] + power;
     });
@@ -258,7 +267,7 @@ void softmax_gradient(ScoreTile<T> s, const T* top, const T* inverse_total, cons
       T* slope = gradient + j * s.stride + i;
       const V score = V::load_unaligned(power);
       // a hidden score has no probability, not even beside a visible NaN
-      const V p = xsimd::select(score == lowest, zero, exp_bounded(score - shift) * inverse);
+      const V p = xsimd::select(score == lowest, zero, power_of(V(score - shift)) * inverse);
       p.store_unaligned(power);
       xsimd::select(p == zero, zero, factor * p * (V::load_unaligned(slope) - level))
           .store_unaligned(slope);

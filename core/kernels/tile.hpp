@@ -83,6 +83,7 @@ struct TileKernels {
   // than largest_power, and total the sum of exp(score - top) so far. Writes exp(score - top) over
   // the scores; updates top and total; what was accumulated before must be multiplied by factors.
   // Returns whether a factor is not 1. Where top is -infinity, the powers and total are 0.
+  // A power below exp(-60) counts as 0, here and in softmax_gradient.
   bool (*softmax_step)(ScoreTile<T> scores, T* top, T* total, T* factors);
   // The scores' gradient. powers holds scores and becomes P = exp(score - top) * inverse_total;
   // gradient holds dP and becomes scale * P * (dP - delta), exactly 0 where P is. top is finite.
