@@ -17,6 +17,15 @@ const Options& checked(const char* layer, const Options& o) {
   return o;
 }
 
+// The map of the heads' outputs, side by side, back to the width.
+template <class Options>
+LinearOptions projection_options(const Options& o, std::size_t value_width) {
+  return {.in = o.heads * value_width,
+          .out = o.width,
+          .bias = o.bias,
+          .initialization = o.projection_initialization};
+}
+
 const CrossAttentionOptions& checked_cross(const CrossAttentionOptions& o) {
   checked("CrossAttention", o);
   check_argument(!o.scores.alibi && !o.scores.relative_reach,
@@ -44,11 +53,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionOptions& o, Rng& 
            .bias = o.bias,
            .initialization = o.initialization},
           rng),
-      projection({.in = o.heads * value_width(),
-                  .out = o.width,
-                  .bias = o.bias,
-                  .initialization = o.projection_initialization},
-                 rng),
+      projection(projection_options(o, value_width()), rng),
       scores(o.scores, o.heads),
       rotary_(table_for(o)) {}
 
@@ -79,11 +84,7 @@ CrossAttention::CrossAttention(const CrossAttentionOptions& o, Rng& rng)
                  .bias = o.bias,
                  .initialization = o.initialization},
                 rng),
-      projection({.in = o.heads * value_width(),
-                  .out = o.width,
-                  .bias = o.bias,
-                  .initialization = o.projection_initialization},
-                 rng),
+      projection(projection_options(o, value_width()), rng),
       scores(o.scores, o.heads) {}
 
 MemoryKeys CrossAttention::remember(const Variable& memory) const {

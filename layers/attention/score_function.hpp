@@ -57,16 +57,16 @@ class ScoreFunction final : public ScoreStep {
     call<0>(gradient, 0, 0, before.row(0), reads);
     switch (reads.count()) {
       case 0:
-        return backward_of<1>(before, gradient, gradients);
+        return backward_of<1>(in_memory, before, gradient, gradients);
       case 1:
-        return backward_of<2>(before, gradient, gradients);
+        return backward_of<2>(in_memory, before, gradient, gradients);
       case 2:
-        return backward_of<3>(before, gradient, gradients);
+        return backward_of<3>(in_memory, before, gradient, gradients);
       case 3:
       case 4:
-        return backward_of<5>(before, gradient, gradients);
+        return backward_of<5>(in_memory, before, gradient, gradients);
       default:
-        return backward_of<1 + ScoreReads::most>(before, gradient, gradients);
+        return backward_of<1 + ScoreReads::most>(in_memory, before, gradient, gradients);
     }
   }
 
@@ -108,10 +108,10 @@ class ScoreFunction final : public ScoreStep {
   }
 
   template <std::size_t slopes>
-  [[gnu::flatten]] void backward_of(const ScoreBlock<const Real>& before,
+  [[gnu::flatten]] void backward_of(const std::vector<ScoreParameter>& in_memory,
+                                    const ScoreBlock<const Real>& before,
                                     const ScoreBlock<Real>& gradient,
                                     Real* const* gradients) const {
-    const std::vector<ScoreParameter> in_memory = parameters_in_memory();
     std::array<ScoreSum, slopes> sums;  // by read
     for_each_lanes(gradient, [&](std::size_t i, std::size_t j) {
       ScoreReads reads(in_memory);
