@@ -1,6 +1,7 @@
 // All of core: arrays, variables, the tape, ops and checks.
 #pragma once
 
+#include "core/capture.hpp"
 #include "core/checkpoint.hpp"
 #include "core/gradcheck.hpp"
 #include "core/memory.hpp"
@@ -14,6 +15,7 @@
 #include "core/ops/normalize.hpp"
 #include "core/ops/reduce.hpp"
 #include "core/ops/shape.hpp"
+#include "core/ops/silu_gate.hpp"
 #include "core/ops/softmax.hpp"
 #include "core/parallel.hpp"
 #include "core/parameters.hpp"

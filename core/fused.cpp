@@ -5,6 +5,7 @@
 #include "core/ops/loss.hpp"
 #include "core/ops/matmul.hpp"
 #include "core/ops/normalize.hpp"
+#include "core/ops/silu_gate.hpp"
 #include "core/ops/softmax.hpp"
 #include "core/recompute.hpp"
 
@@ -123,6 +124,28 @@ FusedCase sample_bias_gelu_tanh(Rng& rng) {
   return sample_of_bias(rng, bias_gelu_tanh, composed_bias_gelu_tanh);
 }
 
+FusedCase sample_add_rms_norm(Rng& rng) {
+  Shape shape = random_shape(rng);
+  shape.back() += 1;
+  const auto both = [](const SumAndNorm& s) { return s.sum * s.normed; };
+  return {text("terms ", shape),
+          {uniform(rng, shape, -2, 2), uniform(rng, shape), uniform(rng, {shape.back()}, 0.5, 1.5)},
+          [both](const Inputs& in) { return both(add_rms_norm(in[0], in[1], in[2])); },
+          [both](const Inputs& in) {
+            const Variable sum = in[0] + in[1];
+            return both({sum, composed_rms_norm(sum, in[2])});
+          }};
+}
+
+FusedCase sample_silu_gate(Rng& rng) {
+  Shape shape = random_shape(rng);
+  shape.back() *= 2;
+  return {text("x ", shape),
+          {uniform(rng, shape, -4, 4)},
+          [](const Inputs& in) { return silu_gate(in[0]); },
+          [](const Inputs& in) { return composed_silu_gate(in[0]); }};
+}
+
 // Not fused, but its gradients come from a second run.
 FusedCase sample_checkpoint(Rng& rng) {
   const std::size_t width = std::size_t(rng.integer(1, 9));
@@ -140,14 +163,11 @@ FusedCase sample_checkpoint(Rng& rng) {
 
 const std::vector<FusedOp>& core_fused_ops() {
   static const std::vector<FusedOp> table{
-      {"softmax", sample_softmax},
-      {"log_softmax", sample_log_softmax},
-      {"layer_norm", sample_layer_norm},
-      {"layer_norm", sample_add_layer_norm},
-      {"rms_norm", sample_rms_norm},
-      {"bias_gelu", sample_bias_gelu},
-      {"bias_gelu_tanh", sample_bias_gelu_tanh},
-      {"cross_entropy", sample_cross_entropy},
+      {"softmax", sample_softmax},       {"log_softmax", sample_log_softmax},
+      {"layer_norm", sample_layer_norm}, {"layer_norm", sample_add_layer_norm},
+      {"rms_norm", sample_rms_norm},     {"rms_norm", sample_add_rms_norm},
+      {"bias_gelu", sample_bias_gelu},   {"bias_gelu_tanh", sample_bias_gelu_tanh},
+      {"silu_gate", sample_silu_gate},   {"cross_entropy", sample_cross_entropy},
       {"checkpoint", sample_checkpoint},
   };
   return table;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/capture.hpp"
 #include "core/memory.hpp"
 
 namespace attngrad {
@@ -42,6 +43,7 @@ Variable checkpoint_list(std::function<Variable(const std::vector<Variable>&)> f
 
   const auto again = [f = std::move(f), inputs = std::move(inputs), rng, then] {
     const RandomRestored restored(rng, then);
+    const Capture::Suspended seen_before;
     return computed_here(f(inputs));
   };
   const auto backward = [again, sources = sources](const Array& gy) {

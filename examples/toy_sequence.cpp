@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/core.hpp"
+#include "examples/common/attention_plot.hpp"
 #include "examples/common/command_line.hpp"
 #include "examples/common/progress.hpp"
 #include "examples/common/sequence_tasks.hpp"
@@ -22,6 +23,7 @@ struct Settings {
   double clip = 1;
   // of the initial weights: more than a language model's 0.02, which plain SGD leaves slowly
   double deviation = 0.12;
+  std::string attention_plot_path;
 };
 
 struct Run {
@@ -50,6 +52,22 @@ std::size_t usual_steps(const std::string& task) {
 
 double held_out_accuracy(const ag::Transformer& model, const TaskBatch& held_out) {
   return sequence_accuracy(model(held_out.inputs).value(), held_out.targets);
+}
+
+// How the symbols of the first held-out sequence attend to each other.
+void draw_attention(const Settings& s, const ag::Transformer& model, const TaskBatch& held_out) {
+  ag::Indices tokens = ag::Indices::from_shape({1, task_length});
+  std::copy_n(held_out.inputs.begin(), task_length, tokens.begin());
+  const ag::Capture seen = ag::capture("blocks.*.attention.weights");
+  model(tokens);
+  std::vector<std::string> symbols;
+  for (const std::int64_t token : tokens)
+    symbols.push_back(token == separator ? "|" : std::to_string(token));
+  write_attention_plot(s.attention_plot_path,
+                       {.title = "Attention within a held-out sequence of the task " + s.task,
+                        .queries = symbols,
+                        .keys = symbols},
+                       seen.values());
 }
 
 Run train(const Settings& s, const std::string& kernel, const CommonOptions& common) {
@@ -89,6 +107,7 @@ Run train(const Settings& s, const std::string& kernel, const CommonOptions& com
     progress.show(step + 1, ag::text(kernel, "  loss ", loss.item()), double(s.batch), "sequences");
   }
   progress.close();
+  if (!s.attention_plot_path.empty()) draw_attention(s, model, held_out);
   return run;
 }
 
@@ -165,7 +184,11 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 
+  program.app.add_option("--attention-plot", s.attention_plot_path,
+                         "where to draw the attention within a held-out sequence (SVG)");
+
   return program.run(argc, argv, [&](const CommonOptions& common) {
+    check_writable(s.attention_plot_path);
     const SequenceTask task(s.task);
     if (s.steps == 0) s.steps = usual_steps(s.task);
     if (!common.json)

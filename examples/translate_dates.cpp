@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/core.hpp"
+#include "examples/common/attention_plot.hpp"
 #include "examples/common/command_line.hpp"
 #include "layers/encoder_decoder.hpp"
 #include "optim/optim.hpp"
@@ -16,6 +17,7 @@ namespace ag = attngrad;
 struct Settings {
   std::size_t steps = 600, batch = 64, width = 64, heads = 4, layers = 2, held_out = 1000;
   double rate = 2e-3;
+  std::string attention_plot_path;
 };
 
 // ---- dates ------------------------------------------------------------------------------------
@@ -167,13 +169,32 @@ void train(const Settings& s, ag::EncoderDecoder& model, ag::Rng& rng, bool json
   }
 }
 
+// Which letters of the first date of a batch each letter of its translation looked at.
+void draw_attention(const Settings& s, const ag::EncoderDecoder& model, const Batch& batch) {
+  if (s.attention_plot_path.empty()) return;
+  const std::size_t length = batch.lengths[0];
+  ag::Indices source = ag::Indices::from_shape({1, length}),
+              target = ag::Indices::from_shape({1, iso_length});
+  std::copy_n(batch.source.begin(), length, source.begin());
+  std::copy_n(batch.input.begin(), iso_length, target.begin());
+  const ag::Capture seen = ag::capture("decoder.*.cross.weights");
+  model.decode(target, model.encode(source, {length}));
+  AttentionPlot plot{
+      batch.texts[0] + ": each letter that is written, and the letters it looked at", {}, {}};
+  for (const char c : batch.dates[0]) plot.queries.push_back({c});
+  for (const char c : batch.texts[0]) plot.keys.push_back(visible_token({c}));
+  write_attention_plot(s.attention_plot_path, plot, seen.values());
+}
+
 int learn(const Settings& s, const CommonOptions& common) {
+  check_writable(s.attention_plot_path);
   ag::Rng rng(common.seed), weights = rng.split(), batches = rng.split(), held_out = rng.split();
   ag::EncoderDecoder model = make_model(s, weights);
   train(s, model, batches, common.json);
 
   const Batch test = make_batch(s.held_out, true, held_out);
   const std::vector<std::string> dates = translated(model, test);
+  draw_attention(s, model, test);
   std::size_t right = 0;
   for (std::size_t b = 0; b < dates.size(); ++b) right += dates[b] == test.dates[b];
   const double share = double(right) / double(dates.size());
@@ -201,5 +222,7 @@ int main(int argc, char** argv) {
   program.size_option("--layers", s.layers, "of the encoder, and of the decoder");
   program.size_option("--held-out", s.held_out, "dates to test with");
   program.app.add_option("--rate", s.rate, "the highest learning rate");
+  program.app.add_option("--attention-plot", s.attention_plot_path,
+                         "where to draw what the first held-out date attends to (SVG)");
   return program.run(argc, argv, [&](const CommonOptions& common) { return learn(s, common); });
 }

@@ -54,7 +54,7 @@ std::vector<TransformerBlock> make_encoder(const EncoderDecoderOptions& o, Rng& 
   for (std::size_t i = 0; i < o.encoder_layers; ++i)
     blocks.emplace_back(TransformerBlockOptions{.attention = parts.attention,
                                                 .feed_forward = parts.feed_forward,
-                                                .norm = {.width = o.width},
+                                                .norm = LayerNormOptions{.width = o.width},
                                                 .dropout = o.dropout},
                         rng);
   return blocks;
@@ -67,7 +67,7 @@ std::vector<DecoderBlock> make_decoder(const EncoderDecoderOptions& o, Rng& rng)
     blocks.emplace_back(DecoderBlockOptions{.attention = parts.attention,
                                             .cross = parts.cross,
                                             .feed_forward = parts.feed_forward,
-                                            .norm = {.width = o.width},
+                                            .norm = LayerNormOptions{.width = o.width},
                                             .dropout = o.dropout},
                         rng);
   return blocks;
@@ -91,8 +91,8 @@ DecoderBlock::DecoderBlock(const DecoderBlockOptions& o, Rng& rng)
 
 Variable DecoderBlock::operator()(const Variable& x, const Mask& mask, const MemoryKeys& memory,
                                   const Mask& memory_mask, Rng* rng) const {
-  const auto add = [&](const LayerNorm& norm, const Variable& sum, const Variable& part) {
-    return within(*this, norm, [&](const LayerNorm& n) { return n.add(sum, dropout(part, rng)); });
+  const auto add = [&](const Norm& norm, const Variable& sum, const Variable& part) {
+    return within(*this, norm, [&](const Norm& n) { return n.add(sum, dropout(part, rng)); });
   };
   const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask, rng);
   const SumAndNorm first = add(norm2, x, attended);
@@ -108,9 +108,9 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderOptions& o, Rng& rng)
       target_embedding(table(o, o.target_vocabulary), rng),
       target_positions(table(o, o.target_context), rng),
       encoder(make_encoder(o, rng)),
-      encoder_norm({.width = o.width}),
+      encoder_norm(LayerNormOptions{.width = o.width}),
       decoder(make_decoder(o, rng)),
-      decoder_norm({.width = o.width}),
+      decoder_norm(LayerNormOptions{.width = o.width}),
       dropout({.probability = o.dropout}) {}
 
 Variable EncoderDecoder::embed(const Embedding& tokens, const Embedding& positions,

@@ -10,7 +10,7 @@ struct DecoderBlockOptions {
   MultiHeadAttentionOptions attention;
   CrossAttentionOptions cross;
   FeedForwardOptions feed_forward;
-  LayerNormOptions norm;
+  NormOptions norm;
   double dropout = 0;  // on what each part adds
 };
 
@@ -18,11 +18,11 @@ struct DecoderBlockOptions {
 // memory), x += feed_forward(norm3(x)). x, y: (batch, time, width).
 struct DecoderBlock : Layer {
   DecoderBlockOptions options;
-  LayerNorm norm1;
+  Norm norm1;
   MultiHeadAttention attention;
-  LayerNorm norm2;
+  Norm norm2;
   CrossAttention cross;
-  LayerNorm norm3;
+  Norm norm3;
   FeedForward feed_forward;
   Dropout dropout;
 
@@ -67,9 +67,9 @@ struct EncoderDecoder : Layer {
   EncoderDecoderOptions options;
   Embedding source_embedding, source_positions, target_embedding, target_positions;
   std::vector<TransformerBlock> encoder;
-  LayerNorm encoder_norm;
+  Norm encoder_norm;
   std::vector<DecoderBlock> decoder;
-  LayerNorm decoder_norm;
+  Norm decoder_norm;
   Dropout dropout;
 
   EncoderDecoder(const EncoderDecoderOptions& options, Rng& rng);

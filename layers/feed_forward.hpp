@@ -3,6 +3,8 @@
 
 #include "core/ops/bias_gelu.hpp"
 #include "core/ops/elementwise.hpp"
+#include "core/ops/shape.hpp"
+#include "core/ops/silu_gate.hpp"
 #include "layers/linear.hpp"
 
 namespace attngrad {
@@ -12,21 +14,27 @@ using Activation = Variable (*)(const Variable&);
 
 struct FeedForwardOptions {
   std::size_t width;
-  std::size_t hidden;  // usually 4 * width
+  std::size_t hidden;  // usually 4 * width; with a gate 8/3 * width
   bool bias = true;
   Activation activation = gelu;
+  bool gated = false;  // with silu: SwiGLU
   Initialization initialization = uniform_fan_in();
   Initialization down_initialization = uniform_fan_in();
 };
 
-// y = down(activation(up(x))). x and y: (..., width).
+// y = down(activation(up(x))); gated: up makes two rows of `hidden` side by side, and y =
+// down(activation(first) * second). x and y: (..., width). Source of the gate: Shazeer,
+// arXiv:2002.05202.
 struct FeedForward : Layer {
   FeedForwardOptions options;
   Linear up, down;
 
   FeedForward(const FeedForwardOptions& o, Rng& rng)
       : options(checked(o)),
-        up({.in = o.width, .out = o.hidden, .bias = o.bias, .initialization = o.initialization},
+        up({.in = o.width,
+            .out = (o.gated ? 2 : 1) * o.hidden,
+            .bias = o.bias,
+            .initialization = o.initialization},
            rng),
         down({.in = o.hidden,
               .out = o.width,
@@ -48,12 +56,19 @@ struct FeedForward : Layer {
   }
   // Either GELU takes the bias of the map before it along in one pass.
   Variable activated(const Variable& x) const {
+    if (options.gated) return gated(within(*this, up)(x));
     const bool exact = options.activation == gelu;
     if (!up.bias.holds_value() || !(exact || options.activation == gelu_tanh))
       return options.activation(within(*this, up)(x));
     return within(*this, up, [&](const Linear& map) {
       return (exact ? bias_gelu : bias_gelu_tanh)(linear(x, map.weight), map.bias);
     });
+  }
+  Variable gated(const Variable& both) const {
+    if (options.activation == silu) return silu_gate(both);
+    const auto hidden = std::ptrdiff_t(options.hidden);
+    return options.activation(slice(both, -1, {.start = 0, .stop = hidden})) *
+           slice(both, -1, {.start = hidden, .stop = 2 * hidden});
   }
 };
 

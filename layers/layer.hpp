@@ -9,6 +9,7 @@
 //   };
 #pragma once
 
+#include "core/capture.hpp"
 #include "core/parameters.hpp"
 #include "core/random.hpp"
 
@@ -46,13 +47,20 @@ struct Call {
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) const {
     const PathScope scope(&parent, &child, name_of<Parent>);
-    return child(std::forward<Arguments>(arguments)...);
+    if constexpr (std::same_as<decltype(child(std::forward<Arguments>(arguments)...)), Variable>) {
+      Variable y = child(std::forward<Arguments>(arguments)...);
+      offer("", [&] { return y; });
+      return y;
+    } else {
+      return child(std::forward<Arguments>(arguments)...);
+    }
   }
 };
 
 }  // namespace calling
 
-// Calls a member of a layer so that errors raised inside name it: within(*this, query)(x).
+// Calls a member of a layer so that errors raised inside name it, and capture() finds what it
+// returns: within(*this, query)(x).
 template <class Parent, class Child>
 calling::Call<Parent, Child> within(const Parent& parent, const Child& child) {
   return {parent, child};

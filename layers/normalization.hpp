@@ -1,6 +1,8 @@
 // Layer norm and RMS norm over the last axis, with their learned gain and shift.
 #pragma once
 
+#include <variant>
+
 #include "core/ops/normalize.hpp"
 #include "layers/layer.hpp"
 
@@ -59,8 +61,39 @@ struct RMSNorm : Layer {
   RMSNorm(const RMSNormOptions& options, Rng&) : RMSNorm(options) {}
 
   Variable operator()(const Variable& x) const { return rms_norm(x, weight, options.epsilon); }
+  SumAndNorm add(const Variable& a, const Variable& b) const {
+    return add_rms_norm(a, b, weight, options.epsilon);
+  }
 
   void visit(auto&& f) { f("weight", weight); }
+};
+
+// One or the other, as an option of the layers that take a norm.
+using NormOptions = std::variant<LayerNormOptions, RMSNormOptions>;
+
+struct Norm : Layer {
+  NormOptions options;
+  std::variant<LayerNorm, RMSNorm> either;
+
+  explicit Norm(const NormOptions& options) : options(options), either(made_of(options)) {}
+  Norm(const NormOptions& options, Rng&) : Norm(options) {}
+
+  Variable operator()(const Variable& x) const {
+    return std::visit([&](const auto& norm) { return norm(x); }, either);
+  }
+  SumAndNorm add(const Variable& a, const Variable& b) const {
+    return std::visit([&](const auto& norm) { return norm.add(a, b); }, either);
+  }
+
+  void visit(auto&& f) {
+    std::visit([&](auto& norm) { norm.visit(f); }, either);
+  }
+
+ private:
+  static std::variant<LayerNorm, RMSNorm> made_of(const NormOptions& options) {
+    if (const auto* rms = std::get_if<RMSNormOptions>(&options)) return RMSNorm(*rms);
+    return LayerNorm(std::get<LayerNormOptions>(options));
+  }
 };
 
 }  // namespace ATTNGRAD_PRECISION

@@ -16,29 +16,56 @@ const TransformerOptions& checked(const TransformerOptions& o) {
                  "Transformer: deviation must be finite and not negative, got ", o.deviation);
   check_argument(o.width % o.heads == 0, "Transformer: width ", o.width,
                  " is not a multiple of heads ", o.heads);
+  check_argument(o.window.value_or(1) > 0, "Transformer: a window must hold a token, got 0");
   return o;
 }
 
+Initialization weights_of(const TransformerOptions& o) {
+  return o.initialization.value_or(normal_weights(o.deviation));
+}
+
+NormOptions norm_options(const TransformerOptions& o) {
+  if (o.norm == NormKind::rms) return RMSNormOptions{.width = o.width, .epsilon = o.norm_epsilon};
+  return LayerNormOptions{.width = o.width, .bias = o.bias, .epsilon = o.norm_epsilon};
+}
+
+MultiHeadAttentionOptions attention_options(const TransformerOptions& o,
+                                            const Initialization& residual) {
+  std::optional<RotaryOptions> rotary;
+  if (o.positions == Positions::rotary) {
+    rotary = o.rotary;
+    rotary->positions = o.context;
+  }
+  return {.width = o.width,
+          .heads = o.heads,
+          .key_heads = o.key_heads,
+          .bias = o.bias,
+          .rotary = rotary,
+          .scores = o.scores,
+          .kernel = o.kernel,
+          .initialization = weights_of(o),
+          .projection_initialization = residual};
+}
+
 TransformerBlockOptions block_options(const TransformerOptions& o) {
-  const Initialization weights = normal_weights(o.deviation);
   // 2 layers sums feed the last norm: each adds its share of variance
-  const Initialization residual =
-      normal_weights(o.deviation / std::sqrt(2 * double(std::max<std::size_t>(1, o.layers))));
-  return {.attention = {.width = o.width,
-                        .heads = o.heads,
-                        .key_heads = o.key_heads,
-                        .bias = o.bias,
-                        .kernel = o.kernel,
-                        .initialization = weights,
-                        .projection_initialization = residual},
+  const double share = o.deviation / std::sqrt(2 * double(std::max<std::size_t>(1, o.layers)));
+  const Initialization residual = o.initialization.value_or(normal_weights(share));
+  return {.attention = attention_options(o, residual),
           .feed_forward = {.width = o.width,
-                           .hidden = 4 * o.width,
+                           .hidden = o.hidden.value_or(4 * o.width),
                            .bias = o.bias,
                            .activation = o.activation,
-                           .initialization = weights,
+                           .gated = o.gated,
+                           .initialization = weights_of(o),
                            .down_initialization = residual},
-          .norm = {.width = o.width, .bias = o.bias},
+          .norm = norm_options(o),
           .dropout = o.dropout};
+}
+
+std::optional<Embedding> learned_positions(const TransformerOptions& o, Rng& rng) {
+  if (o.positions != Positions::learned) return std::nullopt;
+  return Embedding({.rows = o.context, .width = o.width, .initialization = weights_of(o)}, rng);
 }
 
 std::vector<TransformerBlock> make_blocks(const TransformerOptions& o, Rng& rng) {
@@ -59,39 +86,42 @@ TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Rng& rng)
 
 Variable TransformerBlock::operator()(const Variable& x, const Mask& mask, Rng* rng) const {
   const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask, rng);
-  const auto [middle, normed] = within(
-      *this, norm2, [&](const LayerNorm& norm) { return norm.add(x, dropout(attended, rng)); });
+  const auto [middle, normed] =
+      within(*this, norm2, [&](const Norm& norm) { return norm.add(x, dropout(attended, rng)); });
   const Variable fed = within(*this, feed_forward)(normed);
   return middle + dropout(fed, rng);
 }
 
 Transformer::Transformer(const TransformerOptions& o, Rng& rng)
     : options(checked(o)),
-      token_embedding(
-          {.rows = o.vocabulary, .width = o.width, .initialization = normal_weights(o.deviation)},
-          rng),
-      position_embedding(
-          {.rows = o.context, .width = o.width, .initialization = normal_weights(o.deviation)},
-          rng),
+      token_embedding({.rows = o.vocabulary, .width = o.width, .initialization = weights_of(o)},
+                      rng),
+      position_embedding(learned_positions(o, rng)),
       blocks(make_blocks(o, rng)),
-      norm({.width = o.width, .bias = o.bias}),
+      norm(norm_options(o)),
       dropout({.probability = o.dropout}) {
   if (!o.tied)
-    head.emplace(LinearOptions{.in = o.width,
-                               .out = o.vocabulary,
-                               .bias = false,
-                               .initialization = normal_weights(o.deviation)},
-                 rng);
+    head.emplace(
+        LinearOptions{
+            .in = o.width, .out = o.vocabulary, .bias = false, .initialization = weights_of(o)},
+        rng);
+}
+
+Mask Transformer::mask() const {
+  return options.window ? sliding_window(*options.window - 1, 0) : causal();
 }
 
 Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
   check_shape(tokens.dimension() == 2 && tokens.shape()[1] <= options.context,
               "Transformer: tokens must be (batch, time) with time at most ", options.context,
               ", got ", tokens.shape());
-  const auto time = std::ptrdiff_t(tokens.shape()[1]);
-  const Variable positions = slice(position_embedding.weight, 0, {.start = 0, .stop = time});
-  Variable x = dropout(within(*this, token_embedding)(tokens) + positions, rng);
-  for (const TransformerBlock& block : blocks) x = within(*this, block)(x, causal(), rng);
+  Variable x = within(*this, token_embedding)(tokens);
+  if (position_embedding) {
+    const auto time = std::ptrdiff_t(tokens.shape()[1]);
+    x = x + slice(position_embedding->weight, 0, {.start = 0, .stop = time});
+  }
+  x = dropout(x, rng);
+  for (const TransformerBlock& block : blocks) x = within(*this, block)(x, mask(), rng);
   const Variable last = within(*this, norm)(x);
   return head ? within(*this, *head)(last) : linear(last, token_embedding.weight);
 }

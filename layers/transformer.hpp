@@ -13,7 +13,7 @@ inline namespace ATTNGRAD_PRECISION {
 struct TransformerBlockOptions {
   MultiHeadAttentionOptions attention;
   FeedForwardOptions feed_forward;
-  LayerNormOptions norm;
+  NormOptions norm;
   double dropout = 0;  // on what each half adds
 };
 
@@ -22,9 +22,9 @@ struct TransformerBlockOptions {
 // layer normalization in the transformer architecture", 2020.
 struct TransformerBlock : Layer {
   TransformerBlockOptions options;
-  LayerNorm norm1;
+  Norm norm1;
   MultiHeadAttention attention;
-  LayerNorm norm2;
+  Norm norm2;
   FeedForward feed_forward;
   Dropout dropout;
 
@@ -39,18 +39,33 @@ struct TransformerBlock : Layer {
   }
 };
 
+enum class NormKind { layer, rms };
+// How a token knows its place: by a learned vector added to it, by rotary positions of queries and
+// keys, or not at all, which leaves it to the scores (ALiBi, relative positions) or to the mask.
+enum class Positions { learned, rotary, none };
+
 struct TransformerOptions {
   std::size_t vocabulary;  // tokens are in [0, vocabulary)
-  std::size_t context;     // the longest sequence; positions are learned
+  std::size_t context;     // the longest sequence
   std::size_t width = 128;
   std::size_t heads = 4;
   std::optional<std::size_t> key_heads = {};  // as many as heads unless given; divides them
   std::size_t layers = 4;
-  bool bias = true;         // in every linear map and norm
-  bool tied = true;         // the output head is the token table itself
-  double dropout = 0;       // of embeddings and of what each half of a block adds
-  double deviation = 0.02;  // of the initial weights
+  bool bias = true;    // in every linear map and layer norm
+  bool tied = true;    // the output head is the token table itself
+  double dropout = 0;  // of embeddings and of what each half of a block adds
+  NormKind norm = NormKind::layer;
+  Real norm_epsilon = Real(1e-5);
+  Positions positions = Positions::learned;
+  RotaryOptions rotary = {};  // of Positions::rotary; their number is the context
+  AttentionScoresOptions scores = {};
+  std::optional<std::size_t> window = {};  // how many tokens a query sees, itself counted; else all
   Activation activation = gelu;
+  bool gated = false;                      // the feed-forward part; with silu: SwiGLU
+  std::optional<std::size_t> hidden = {};  // of the feed-forward part; 4 width unless given
+  double deviation = 0.02;                 // of the initial weights
+  // of all of them, in place of what is said below
+  std::optional<Initialization> initialization = {};
   AttentionKernel kernel = flash_attention;
 };
 
@@ -58,20 +73,25 @@ struct TransformerOptions {
 //   tokens: (batch, time), time <= context; logits: (batch, time, vocabulary)
 // Weights start normal with standard deviation `deviation`, those that feed a residual sum with
 // deviation / sqrt(2 layers); biases at 0, gains at 1 (Radford et al., "Language models are
-// unsupervised multitask learners", 2019). Throws ArgumentError at construction for sizes of 0 or
-// heads that do not divide width; ShapeError for tokens of another rank or too long.
+// unsupervised multitask learners", 2019). With RMS norms, rotary positions, fewer key heads and a
+// gate it is shaped like Llama (Touvron et al., arXiv:2302.13971). Throws ArgumentError at
+// construction for sizes of 0, heads that do not divide width, and what the parts refuse;
+// ShapeError for tokens of another rank or too long.
 struct Transformer : Layer {
   TransformerOptions options;
-  Embedding token_embedding;     // (vocabulary, width)
-  Embedding position_embedding;  // (context, width)
+  Embedding token_embedding;                    // (vocabulary, width)
+  std::optional<Embedding> position_embedding;  // (context, width), if positions are learned
   std::vector<TransformerBlock> blocks;
-  LayerNorm norm;
+  Norm norm;
   std::optional<Linear> head;  // (vocabulary, width), without bias; none if tied
   Dropout dropout;
 
   Transformer(const TransformerOptions& options, Rng& rng);
   // rng: the source of dropout; null means none.
   Variable operator()(const Indices& tokens, Rng* rng = nullptr) const;
+
+  // Which keys a query sees.
+  Mask mask() const;
 
   void visit(auto&& f) {
     f("token_embedding", token_embedding);

@@ -50,7 +50,8 @@ struct Tables {
   const TileKernels<T>& (*tiles)();
 };
 
-struct InstructionSet {
+struct Compiled {
+  InstructionSet which;
   const char* name;
   bool (*runs_here)();
   Tables<float> in_float;
@@ -58,35 +59,36 @@ struct InstructionSet {
 };
 
 // From the worst to the best. The compiler's run-time checks ask the operating system too.
-constexpr std::array instruction_sets{
-    InstructionSet{"baseline",
-                   [] { return true; },
-                   {baseline::vectors, baseline::rows, baseline::tiles},
-                   {baseline::vectors, baseline::rows, baseline::tiles}},
+constexpr std::array compiled{
+    Compiled{InstructionSet::baseline,
+             "baseline",
+             [] { return true; },
+             {baseline::vectors, baseline::rows, baseline::tiles},
+             {baseline::vectors, baseline::rows, baseline::tiles}},
 #ifdef ATTNGRAD_X86
-    InstructionSet{"avx2",
-                   [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
-                   {avx2::vectors, avx2::rows, avx2::tiles},
-                   {avx2::vectors, avx2::rows, avx2::tiles}},
-    InstructionSet{"avx512",
-                   [] {
-                     return __builtin_cpu_supports("avx512f") &&
-                            __builtin_cpu_supports("avx512cd") &&
-                            __builtin_cpu_supports("avx512bw") &&
-                            __builtin_cpu_supports("avx512dq") &&
-                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-                   },
-                   {avx512::vectors, avx512::rows, avx512::tiles},
-                   {avx512::vectors, avx512::rows, avx512::tiles}},
+    Compiled{InstructionSet::avx2,
+             "avx2",
+             [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
+             {avx2::vectors, avx2::rows, avx2::tiles},
+             {avx2::vectors, avx2::rows, avx2::tiles}},
+    Compiled{InstructionSet::avx512,
+             "avx512",
+             [] {
+               return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+             },
+             {avx512::vectors, avx512::rows, avx512::tiles},
+             {avx512::vectors, avx512::rows, avx512::tiles}},
 #endif
 };
 
-const InstructionSet& choose() {
+const Compiled& choose() {
   const char* variable = std::getenv("ATTNGRAD_ARCH");
   const std::string_view choice = variable == nullptr || *variable == '\0' ? "best" : variable;
-  const InstructionSet* best = nullptr;
+  const Compiled* best = nullptr;
   std::string names;
-  for (const InstructionSet& set : instruction_sets) {
+  for (const Compiled& set : compiled) {
     if (!set.runs_here()) continue;
     if (choice == "best" || choice == set.name) best = &set;
     names += std::string(set.name) + ", ";
@@ -96,9 +98,14 @@ const InstructionSet& choose() {
   return *best;
 }
 
+const Compiled& chosen() {
+  static const Compiled& set = choose();
+  return set;
+}
+
 template <class T>
-const Tables<T>& chosen() {
-  static const InstructionSet& set = choose();
+const Tables<T>& tables() {
+  const Compiled& set = chosen();
   if constexpr (std::is_same_v<T, float>)
     return set.in_float;
   else
@@ -107,17 +114,19 @@ const Tables<T>& chosen() {
 
 }  // namespace
 
+InstructionSet instruction_set() { return chosen().which; }
+
 template <class T>
 const VectorKernels<T>& vector_kernels() {
-  return chosen<T>().vectors();
+  return tables<T>().vectors();
 }
 template <class T>
 const RowKernels<T>& row_kernels() {
-  return chosen<T>().rows();
+  return tables<T>().rows();
 }
 template <class T>
 const TileKernels<T>& tile_kernels() {
-  return chosen<T>().tiles();
+  return tables<T>().tiles();
 }
 
 template const VectorKernels<float>& vector_kernels();

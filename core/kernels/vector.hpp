@@ -67,4 +67,8 @@ struct VectorKernels {
 template <class T>
 const VectorKernels<T>& vector_kernels();
 
+// The instruction set that was chosen, for templates that users compile.
+enum class InstructionSet { baseline, avx2, avx512 };
+InstructionSet instruction_set();
+
 }  // namespace attngrad::kernels

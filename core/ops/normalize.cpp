@@ -95,6 +95,21 @@ Variable layer_norm_of(Variable& x, const std::vector<Variable>& terms, const Va
                    });
 }
 
+Variable rms_norm_of(Variable& x, const std::vector<Variable>& terms, const Variable& gain,
+                     Real epsilon) {
+  return normalize("rms_norm", Mean::kept, x, terms, gain, Variable(), epsilon,
+                   [epsilon](const std::vector<Variable>& in) {
+                     return composed_rms_norm(in[0], in[1], epsilon);
+                   });
+}
+
+// The sum of two terms, not computed yet.
+Variable sum_of(const char* op, const Variable& a, const Variable& b) {
+  check_shape(a.shape() == b.shape(), op, ": terms must have one shape, got ", a.shape(), " and ",
+              b.shape());
+  return Variable(uninitialized(a.shape()));
+}
+
 // gain * x / sqrt(mean(x^2) + epsilon)
 Variable scaled_to_unit(const Variable& x, const Variable& gain, Real epsilon) {
   return x * rsqrt(mean(square(x), -1, keep_dims) + epsilon) * gain;
@@ -109,19 +124,20 @@ Variable layer_norm(const Variable& x, const Variable& gain, const Variable& shi
 
 SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& gain,
                           const Variable& shift, Real epsilon) {
-  check_shape(a.shape() == b.shape(), "add_layer_norm: terms must have one shape, got ", a.shape(),
-              " and ", b.shape());
-  Variable sum(uninitialized(a.shape()));
+  Variable sum = sum_of("add_layer_norm", a, b);
   const Variable normed = layer_norm_of(sum, {a, b}, gain, shift, epsilon);
   return {sum, normed};
 }
 
 Variable rms_norm(const Variable& x, const Variable& gain, Real epsilon) {
   Variable rows = x;
-  return normalize("rms_norm", Mean::kept, rows, {}, gain, Variable(), epsilon,
-                   [epsilon](const std::vector<Variable>& in) {
-                     return composed_rms_norm(in[0], in[1], epsilon);
-                   });
+  return rms_norm_of(rows, {}, gain, epsilon);
+}
+
+SumAndNorm add_rms_norm(const Variable& a, const Variable& b, const Variable& gain, Real epsilon) {
+  Variable sum = sum_of("add_rms_norm", a, b);
+  const Variable normed = rms_norm_of(sum, {a, b}, gain, epsilon);
+  return {sum, normed};
 }
 
 Variable composed_layer_norm(const Variable& x, const Variable& gain, const Variable& shift,

@@ -31,6 +31,10 @@ SumAndNorm add_layer_norm(const Variable& a, const Variable& b, const Variable& 
 // section 3.
 Variable rms_norm(const Variable& x, const Variable& gain, Real epsilon = Real(1e-5));
 
+// Both a + b and its RMS norm, as add_layer_norm.
+SumAndNorm add_rms_norm(const Variable& a, const Variable& b, const Variable& gain,
+                        Real epsilon = Real(1e-5));
+
 // The same from reductions and elementwise ops. In float, rows beyond about 1e19 overflow here.
 Variable composed_layer_norm(const Variable& x, const Variable& gain, const Variable& shift,
                              Real epsilon = Real(1e-5));

@@ -6,11 +6,41 @@
 
 #include "core/errors.hpp"
 
+namespace {
+
+std::string escaped(const std::string& words) {
+  std::string out;
+  for (const char c : words) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
+  return out;
+}
+
+}  // namespace
+
 std::string svg_text(double x, double y, const char* anchor, const std::string& words) {
   std::ostringstream out;
-  out << "<text x=\"" << x << "\" y=\"" << y << "\" text-anchor=\"" << anchor << "\">";
-  for (const char c : words) c == '&' ? out << "&amp;" : c == '<' ? out << "&lt;" : out << c;
-  out << "</text>\n";
+  out << "<text x=\"" << x << "\" y=\"" << y << "\" text-anchor=\"" << anchor << "\">"
+      << escaped(words) << "</text>\n";
+  return out.str();
+}
+
+std::string svg_text_upwards(double x, double y, const std::string& words) {
+  std::ostringstream out;
+  out << "<text transform=\"translate(" << x << ' ' << y << ") rotate(-90)\">" << escaped(words)
+      << "</text>\n";
+  return out.str();
+}
+
+std::string svg_square(double x, double y, double side, double strength) {
+  std::ostringstream out;
+  out << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << side << "\" height=\"" << side
+      << "\" fill=\"#08306b\" fill-opacity=\"" << std::round(100 * strength) / 100 << "\"/>\n";
+  return out.str();
+}
+
+std::string svg_frame(double x, double y, double width, double height) {
+  std::ostringstream out;
+  out << "<rect x=\"" << x << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << height
+      << "\" fill=\"none\" stroke=\"#999\"/>\n";
   return out.str();
 }
 

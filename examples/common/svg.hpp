@@ -14,6 +14,11 @@ struct Scale {
 
 // anchor: which part of the words lies at x: start, middle or end.
 std::string svg_text(double x, double y, const char* anchor, const std::string& words);
+// The same from (x, y) upwards.
+std::string svg_text_upwards(double x, double y, const std::string& words);
+// A blue square with its upper left corner at (x, y): from white at strength 0 to dark at 1.
+std::string svg_square(double x, double y, double side, double strength);
+std::string svg_frame(double x, double y, double width, double height);
 std::string svg_line(std::pair<double, double> from, std::pair<double, double> to,
                      const char* colour);
 std::string svg_curve(const std::vector<std::pair<double, double>>& points, const char* colour);

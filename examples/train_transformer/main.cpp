@@ -56,6 +56,9 @@ void add_file_options(Program& program, Settings& s, const std::vector<CLI::Opti
       program.app.add_option("--load", s.load_path, "go on from a saved file, with its model");
   for (CLI::Option* option : of_model) option->excludes(load);
   program.app.add_option("--plot", s.plot_path, "where to draw the losses (SVG)");
+  program.app.add_option(
+      "--attention-plot", s.attention_plot_path,
+      "where to draw the attention within the validation part's first symbols (SVG)");
   program.size_option("--sample", s.sample, "symbols to write at the end", 0);
   program.app.add_option("--prompt", s.prompt,
                          "what the sample continues; the text's first symbol unless given");
@@ -81,6 +84,7 @@ int main(int argc, char** argv) {
     TrainingRun run(settings, common);
     run.train();
     run.write_sample();
+    run.draw_attention();
     return 0;
   });
 }

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <iostream>
 
+#include "examples/common/attention_plot.hpp"
 #include "examples/common/progress.hpp"
 
 namespace {
@@ -91,6 +92,7 @@ TrainingRun::TrainingRun(const Settings& settings, const CommonOptions& common)
     : settings_(settings), common_(common), rng_(common.seed), batches_(0), dropouts_(0) {
   check_writable(settings.save_path);
   check_writable(settings.plot_path);
+  check_writable(settings.attention_plot_path);
   const std::string text =
       settings.text_path.empty() ? guide_text() : read_text(settings.text_path);
   nlohmann::json state;
@@ -251,4 +253,24 @@ void TrainingRun::write_sample() {
               << "\n";
   else
     std::cout << "\n";
+}
+
+void TrainingRun::draw_attention() const {
+  if (settings_.attention_plot_path.empty()) return;
+  constexpr std::size_t most = 32;  // more would not be read
+  const std::size_t time = std::min({most, settings_.context, split_.validation.size()});
+  ag::Indices tokens = ag::Indices::from_shape({1, time});
+  std::copy_n(split_.validation.begin(), time, tokens.begin());
+  const ag::Capture seen = ag::capture("blocks.*.attention.weights");
+  (*model_)(tokens);
+  std::vector<std::string> symbols;
+  for (const std::int64_t token : tokens)
+    symbols.push_back(visible_token(alphabet_->symbol(token)));
+  write_attention_plot(settings_.attention_plot_path,
+                       {.title = ag::text("Attention within the first symbols of the validation "
+                                          "part, after ",
+                                          step_, " steps"),
+                        .queries = symbols,
+                        .keys = symbols},
+                       seen.values());
 }

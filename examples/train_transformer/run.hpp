@@ -20,7 +20,7 @@ struct Settings {
   double rate = 1e-3, final_rate = 1e-4, decay = 0.1, beta1 = 0.9, beta2 = 0.99, clip = 1,
          dropout = 0;
   bool bias = true, tied = true;
-  std::string save_path, load_path, plot_path;
+  std::string save_path, load_path, plot_path, attention_plot_path;
   std::string prompt;  // empty: the first symbol of the text
   SamplingOptions sampling;
 };
@@ -34,6 +34,8 @@ class TrainingRun {
   void train();
   // Writes a sample to stdout.
   void write_sample();
+  // Draws the attention of every head within the validation part's first symbols, if asked to.
+  void draw_attention() const;
 
  private:
   void save_checkpoint() const;

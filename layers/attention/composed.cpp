@@ -116,5 +116,11 @@ AttentionOutput composed_attention(const AttentionInputs& inputs, const Attentio
   return {parts.output, std::move(parts.log_sum_exp)};
 }
 
+Variable attention_weights(const AttentionInputs& inputs, AttentionOptions options) {
+  options.rng = nullptr;
+  const Pause nothing_recorded;
+  return composed_attention_parts(inputs, options).weights;
+}
+
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -20,6 +20,9 @@ struct AttentionParts {
 };
 AttentionParts composed_attention_parts(const AttentionInputs& inputs,
                                         const AttentionOptions& options);
+// The weights A alone, of which a kernel may keep nothing: before dropout, for which nothing is
+// drawn, and not recorded.
+Variable attention_weights(const AttentionInputs& inputs, AttentionOptions options);
 // Of a prepared call, with other Variables in the place of its parameters.
 AttentionParts composed_call(const AttentionInputs& inputs, const AttentionCall& call,
                              const std::vector<Variable>& parameters);

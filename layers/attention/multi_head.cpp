@@ -1,5 +1,7 @@
 #include "layers/attention/multi_head.hpp"
 
+#include "layers/attention/composed.hpp"
+
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
@@ -34,6 +36,12 @@ const CrossAttentionOptions& checked_cross(const CrossAttentionOptions& o) {
   check_argument(o.memory_width.value_or(1) > 0,
                  "CrossAttention: memory_width must be positive, got 0");
   return o;
+}
+
+Variable attend(const AttentionKernel& kernel, const AttentionInputs& inputs,
+                const AttentionOptions& options) {
+  offer("weights", [&] { return attention_weights(inputs, options); });
+  return kernel(inputs, options).output;
 }
 
 std::shared_ptr<const RotaryTable> table_for(const MultiHeadAttentionOptions& o) {
@@ -71,8 +79,8 @@ Variable MultiHeadAttention::operator()(const Variable& x, const Mask& mask, Rng
   const AttentionInputs inputs{.q = heads_at(packed, options.heads, head_width(), 0),
                                .k = heads_at(packed, key_heads(), head_width(), keys),
                                .v = heads_at(packed, key_heads(), value_width(), values)};
-  const AttentionOutput attended = options.kernel(inputs, within(*this, scores)(mask, rng));
-  return within(*this, projection)(attended.output);
+  const Variable attended = attend(options.kernel, inputs, within(*this, scores)(mask, rng));
+  return within(*this, projection)(attended);
 }
 
 CrossAttention::CrossAttention(const CrossAttentionOptions& o, Rng& rng)
@@ -103,8 +111,8 @@ Variable CrossAttention::operator()(const Variable& x, const MemoryKeys& memory,
       .q = split_heads(within(*this, query)(x), options.heads),
       .k = heads_at(packed, key_heads(), head_width(), 0),
       .v = heads_at(packed, key_heads(), value_width(), key_heads() * head_width())};
-  const AttentionOutput attended = options.kernel(inputs, within(*this, scores)(mask, rng));
-  return within(*this, projection)(attended.output);
+  const Variable attended = attend(options.kernel, inputs, within(*this, scores)(mask, rng));
+  return within(*this, projection)(attended);
 }
 
 }  // namespace ATTNGRAD_PRECISION

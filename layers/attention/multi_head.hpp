@@ -11,7 +11,7 @@ inline namespace ATTNGRAD_PRECISION {
 
 // Rotary positions 0, 1, ... of queries and keys.
 struct RotaryOptions {
-  std::size_t positions;  // the longest sequence
+  std::size_t positions = 0;  // the longest sequence
   // how many numbers of each head turn, the first ones; all unless given; even
   std::optional<std::size_t> width = {};
   double base = 10000;
@@ -39,7 +39,8 @@ struct MultiHeadAttentionOptions {
 // Vaswani et al., "Attention is all you need", 2017, section 3.2.2; Ainslie et al.,
 // arXiv:2305.13245. Throws ArgumentError at construction unless heads divides width and key_heads
 // divides heads, for rotary positions that do not fit a head, and for scores that do not go
-// together or with the kernel.
+// together or with the kernel. Offers capture() "weights": (batch, heads, time, time), 0 where
+// hidden, before dropout.
 struct MultiHeadAttention : Layer {
   MultiHeadAttentionOptions options;
   Linear qkv;         // queries, keys and values side by side
@@ -85,6 +86,7 @@ struct MemoryKeys {
 // time, width); memory: (batch, length, memory_width), a length of its own; mask: which of it each
 // query sees, as key_lengths for padding. Throws ArgumentError at construction as
 // MultiHeadAttention, and for ALiBi or relative positions: queries and memory have no distance.
+// Offers capture() "weights": (batch, heads, time, length).
 struct CrossAttention : Layer {
   CrossAttentionOptions options;
   Linear query;       // (width, width)

@@ -39,13 +39,14 @@ class ScoreFunction final : public ScoreStep {
 
   void check(const AttentionSizes&) const override {}
 
-  [[gnu::flatten]] void forward(const AttentionSizes&,
-                                const ScoreBlock<Real>& scores) const override {
+  void forward(const AttentionSizes&, const ScoreBlock<Real>& scores) const override {
     const std::vector<ScoreParameter> in_memory = parameters_in_memory();
-    for_each_lanes(scores, [&](std::size_t i, std::size_t j) {
-      ScoreReads reads(in_memory);
-      Real* at = scores.row(j) + i;
-      call<0>(scores, i, j, at, reads).value.store(at);
+    run_wide([&] {
+      for_each_lanes(scores, [&](std::size_t i, std::size_t j) {
+        ScoreReads reads(in_memory);
+        Real* at = scores.row(j) + i;
+        call<0>(scores, i, j, at, reads).value.store(at);
+      });
     });
   }
 
@@ -108,12 +109,11 @@ class ScoreFunction final : public ScoreStep {
   }
 
   template <std::size_t slopes>
-  [[gnu::flatten]] void backward_of(const std::vector<ScoreParameter>& in_memory,
-                                    const ScoreBlock<const Real>& before,
-                                    const ScoreBlock<Real>& gradient,
-                                    Real* const* gradients) const {
+  void backward_of(const std::vector<ScoreParameter>& in_memory,
+                   const ScoreBlock<const Real>& before, const ScoreBlock<Real>& gradient,
+                   Real* const* gradients) const {
     std::array<ScoreSum, slopes> sums;  // by read
-    for_each_lanes(gradient, [&](std::size_t i, std::size_t j) {
+    const auto one = [&](std::size_t i, std::size_t j) {
       ScoreReads reads(in_memory);
       const ScoreNumber<slopes> y = call<slopes>(gradient, i, j, before.row(j) + i, reads);
       const Lanes g = Lanes::load(gradient.row(j) + i);
@@ -121,7 +121,8 @@ class ScoreFunction final : public ScoreStep {
       const std::size_t count = std::min(score_lanes, gradient.queries - i);
       for (std::size_t k = 0; k + 1 < slopes && k < reads.count(); ++k)
         sums[k].add(chain_lanes(g, y.slope[1 + k]), count, reads[k], gradients);
-    });
+    };
+    run_wide([&] { for_each_lanes(gradient, one); });
     for (ScoreSum& sum : sums) sum.flush();
   }
 

@@ -18,6 +18,36 @@ inline namespace ATTNGRAD_PRECISION {
 
 inline constexpr std::size_t score_lanes = kernels::tile_lanes;
 
+// ---- instruction sets -------------------------------------------------------------------------
+
+// Runs work() with everything it calls compiled into it for the instruction set that the kernels
+// use: f is a template of the user's, compiled wherever the user compiles it.
+#ifdef __x86_64__
+template <class Work>
+[[gnu::target("avx512f,avx512cd,avx512bw,avx512dq,avx512vl,fma"), gnu::flatten]] void
+run_with_avx512(const Work& work) {
+  work();
+}
+template <class Work>
+[[gnu::target("avx2,fma"), gnu::flatten]] void run_with_avx2(const Work& work) {
+  work();
+}
+#endif
+template <class Work>
+void run_wide(const Work& work) {
+#ifdef __x86_64__
+  switch (kernels::instruction_set()) {
+    case kernels::InstructionSet::avx512:
+      return run_with_avx512(work);
+    case kernels::InstructionSet::avx2:
+      return run_with_avx2(work);
+    case kernels::InstructionSet::baseline:
+      break;
+  }
+#endif
+  work();
+}
+
 // ---- lanes ------------------------------------------------------------------------------------
 
 struct Lanes {

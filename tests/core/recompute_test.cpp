@@ -14,7 +14,7 @@ ag::TransformerBlock block(std::uint64_t seed) {
   ag::Rng rng(seed);
   return ag::TransformerBlock({.attention = {.width = 8, .heads = 2},
                                .feed_forward = {.width = 8, .hidden = 32},
-                               .norm = {.width = 8},
+                               .norm = ag::LayerNormOptions{.width = 8},
                                .dropout = 0.2},
                               rng);
 }

@@ -34,7 +34,18 @@ done
 "$programs/toy_sequence" --kernel both --steps 3 --batch 4 --held-out 5 --report-every 3 >out
 grep -q "largest difference" out || fail "toy_sequence with both kernels: $(cat out)"
 
-"$programs/translate_dates" --steps 2 --batch 4 --width 8 --heads 2 --held-out 5 >out || fail "$(cat out)"
+# a plot of attention holds a square for the whole weight that the first token gives itself
+is_attention_plot() {
+  grep -q '</svg>' "$1" && grep -q 'fill-opacity="1"' "$1" && grep -q 'head 1' "$1" ||
+    fail "$1 is not a plot of attention"
+}
+"$programs/toy_sequence" --kernel flash --steps 1 --batch 4 --held-out 5 --attention-plot toy.svg >out ||
+  fail "$(cat out)"
+is_attention_plot toy.svg
+"$programs/translate_dates" --steps 2 --batch 4 --width 8 --heads 2 --held-out 5 --attention-plot dates.svg \
+  >out || fail "$(cat out)"
+grep -q '</svg>' dates.svg && grep -q 'decoder.1.cross.weights, head 1' dates.svg ||
+  fail "the plot of translate_dates: $(head -c 300 dates.svg)"
 grep -q "of 5 held-out dates are exact" out || fail "translate_dates: $(cat out)"
 "$programs/score_function" --length 150 --heads 2 --width 8 --json >out || fail "$(cat out)"
 [ "$(grep -c '"difference":' out)" = 3 ] || fail "score_function --json: $(cat out)"
@@ -54,7 +65,8 @@ small=("${steady[@]}" --layers 1 --heads 2 --width 16 --context 8)
 train() { "$programs/train_transformer" "${small[@]}" "$@"; }
 resume() { "$programs/train_transformer" "${steady[@]}" "$@"; }
 
-train --steps 4 --dropout 0.1 --save whole.safetensors --plot losses.svg >out
+train --steps 4 --dropout 0.1 --save whole.safetensors --plot losses.svg --attention-plot map.svg >out
+is_attention_plot map.svg
 grep -q '</svg>' losses.svg || fail "the plot is not an SVG"
 train --steps 2 --dropout 0.1 --save half.safetensors >out
 resume --load half.safetensors --steps 4 --dropout 0.1 --save both.safetensors >out
@@ -77,6 +89,7 @@ refuses 1 "needs more than 90 symbols" train --text short
 refuses 1 "does not occur" train --prompt "$(printf '\001')"
 refuses 1 "cannot write" train --save no_such_folder/x.safetensors
 refuses 1 "cannot write" train --plot no_such_folder/x.svg
+refuses 1 "cannot write" train --attention-plot no_such_folder/x.svg
 refuses 1 "short" resume --load short
 refuses any "--load" train --load half.safetensors
 refuses any "--steps" train --steps -3

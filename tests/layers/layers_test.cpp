@@ -45,6 +45,56 @@ TEST_CASE("options leave out biases and untie the head", "[layers]") {
   REQUIRE(model(tokens(2, 6)).shape() == ag::Shape{2, 6, 11});
 }
 
+TEST_CASE("options make a transformer shaped like Llama", "[layers]") {
+  ag::Rng rng(1);
+  ag::TransformerOptions options = small_options();
+  options.bias = false;
+  options.key_heads = 1;
+  options.norm = ag::NormKind::rms;
+  options.positions = ag::Positions::rotary;
+  options.activation = ag::silu;
+  options.gated = true;
+  options.hidden = 12;
+  const ag::Transformer model(options, rng);
+  const ag::Parameters all = ag::parameters(model);
+  REQUIRE(!all.contains("position_embedding.weight"));
+  REQUIRE(all.find("blocks.0.attention.qkv.weight").shape() == ag::Shape{16, 8});
+  REQUIRE(all.find("blocks.0.feed_forward.up.weight").shape() == ag::Shape{24, 8});
+  REQUIRE(all.count() == 11 * 8 + 2 * (16 * 8 + 8 * 8 + 24 * 8 + 8 * 12 + 2 * 8) + 8);
+  REQUIRE(model(tokens(2, 6)).shape() == ag::Shape{2, 6, 11});
+
+  // places count: without a first token the second sees something else, alone or not
+  const Array both = model(tokens(1, 2)).value();
+  options.positions = ag::Positions::none;
+  options.window = 1;
+  ag::Rng again(1);
+  const ag::Transformer alone(options, again);
+  const ag::Indices two = tokens(1, 2);
+  ag::Indices second = ag::Indices::from_shape({1, 1});
+  second.data()[0] = two.data()[1];
+  const Array with_first = alone(two).value(), by_itself = alone(second).value();
+  for (std::size_t i = 0; i < 11; ++i)
+    REQUIRE(std::abs(with_first(0, 1, i) - by_itself(0, 0, i)) < 1e-6);
+  REQUIRE(std::abs(both(0, 1, 0) - with_first(0, 1, 0)) > 1e-6);
+  options.window = 0;
+  REQUIRE_THROWS_WITH(ag::Transformer(options, rng), ContainsSubstring("window"));
+}
+
+TEST_CASE("a gated feed-forward part multiplies the activation by a second map", "[layers]") {
+  ag::Rng rng(2);
+  for (const ag::Activation activation : {ag::Activation(ag::silu), ag::Activation(ag::gelu)}) {
+    const ag::FeedForward layer({.width = 3, .hidden = 2, .activation = activation, .gated = true},
+                                rng);
+    const Variable x(random_array({4, 3}));
+    const Variable both = layer.up(x);
+    const Variable expected = layer.down(activation(ag::slice(both, 1, {.start = 0, .stop = 2})) *
+                                         ag::slice(both, 1, {.start = 2, .stop = 4}));
+    REQUIRE(ag::relative_difference(layer(x).value(), expected.value()) < 1e-6);
+  }
+  REQUIRE_THROWS_WITH(ag::silu_gate(Variable(ag::zeros({2, 3}))),
+                      "silu_gate: rows must be of even length, got (2, 3)");
+}
+
 TEST_CASE("an error names the path of layers that it happened in", "[layers]") {
   ag::Rng rng(1);
   ag::Transformer model(small_options(), rng);
