@@ -6,6 +6,7 @@
 #include "core/gradcheck.hpp"
 #include "core/memory.hpp"
 #include "core/ops/bias_gelu.hpp"
+#include "core/ops/convolution.hpp"
 #include "core/ops/dropout.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/index.hpp"

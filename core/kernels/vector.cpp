@@ -74,6 +74,30 @@ void accumulate_wide(const T* x, double* sums, std::size_t n) {
   for (; i < n; ++i) sums[i] += x[i];
 }
 
+// `side` batches of y, whose sums stay in registers.
+template <std::size_t side, class T>
+inline void convolve_block(const T* x, const T* taps, std::size_t count, T* y) {
+  constexpr std::size_t width = Batch<T>::size;
+  Batch<T> sums[side];
+  unrolled<side>([&](auto i) { sums[i] = Batch<T>::load_unaligned(y + i * width); });
+  for (std::size_t k = 0; k < count; ++k) {
+    const Batch<T> tap(taps[k]);
+    unrolled<side>(
+        [&](auto i) { sums[i] = sums[i] + tap * Batch<T>::load_unaligned(x + k + i * width); });
+  }
+  unrolled<side>([&](auto i) { sums[i].store_unaligned(y + i * width); });
+}
+
+template <class T>
+void convolve(const T* x, const T* taps, std::size_t count, T* y, std::size_t n) {
+  constexpr std::size_t width = Batch<T>::size, side = 4;
+  std::size_t j = 0;
+  for (; j + side * width <= n; j += side * width) convolve_block<side>(x + j, taps, count, y + j);
+  for (; j + width <= n; j += width) convolve_block<1>(x + j, taps, count, y + j);
+  for (; j < n; ++j)
+    for (std::size_t k = 0; k < count; ++k) y[j] = y[j] + taps[k] * x[j + k];
+}
+
 inline float square_root(float x) { return __builtin_sqrtf(x); }
 inline double square_root(double x) { return __builtin_sqrt(x); }
 
@@ -130,6 +154,7 @@ VectorKernels<T> make_kernels() {
   k.scale = scale<T>;
   k.accumulate = accumulate<T>;
   k.accumulate_wide = accumulate_wide<T>;
+  k.convolve = convolve<T>;
   k.sum = sum<T>;
   k.dot = dot<T>;
   k.max = extreme<T, Binary::maximum>;

@@ -48,6 +48,9 @@ struct VectorKernels {
   // sums[i] += x[i], in double
   void (*accumulate_wide)(const T* x, double* sums, std::size_t n);
 
+  // y[j] += sum over k < count of taps[k] x[j + k], for j < n; x holds n + count - 1
+  void (*convolve)(const T* x, const T* taps, std::size_t count, T* y, std::size_t n);
+
   // Sums in double, pairwise, so that long rows lose no digits.
   double (*sum)(const T* x, std::size_t n);
   double (*dot)(const T* a, const T* b, std::size_t n);

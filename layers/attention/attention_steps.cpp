@@ -3,33 +3,10 @@
 #include <algorithm>
 
 #include "core/kernels/rows.hpp"
-#include "core/kernels/tile.hpp"
+#include "layers/attention/block_product.hpp"
 
 namespace attngrad::kernels {
 namespace {
-
-// to_i += factor * sum over j of weights_ij from_j, or with `transposed` to_j += factor * sum over
-// i of weights_ij from_i. weights is (queries, keys). A hidden pair adds nothing, so numbers that
-// are not finite take the loop that skips it: a product would multiply them by 0, and 0 * NaN is
-// NaN.
-template <class T>
-void add_product(const HeadMask& m, T factor, const T* weights, bool transposed,
-                 HeadView<const T> from, HeadView<T> to) {
-  const std::size_t keys = m.mask.sizes().keys;
-  if (m.mask.hides_nothing() ||
-      tile_kernels<T>().all_finite(from.data, from.stride, from.length, from.width)) {
-    gemm<T>({to.length, to.width, from.length}, factor, {weights, keys, transposed},
-            {from.data, from.stride}, T(1), to.data, to.stride);
-    return;
-  }
-  for (std::size_t i = 0; i < m.mask.sizes().queries; ++i)
-    for (std::size_t j = 0; j < keys; ++j) {
-      if (!m.mask.visible(m.batch, m.head, i, j)) continue;
-      const T* x = from.data + (transposed ? i : j) * from.stride;
-      T* y = to.data + (transposed ? j : i) * to.stride;
-      for (std::size_t d = 0; d < to.width; ++d) y[d] += factor * weights[i * keys + j] * x[d];
-    }
-}
 
 template <class T>
 void fill_zero(HeadView<T> x) {
@@ -69,7 +46,7 @@ void attention_forward(const HeadMask& m, T scale, HeadView<const T> q, HeadView
     std::fill(row + end, row + keys, T(0));
   }
   fill_zero(y);
-  add_product(m, T(1), weights, false, v, y);  // Y = A V
+  add_product(m.mask, whole_block<const T>(m, weights), T(1), false, v, y);  // Y = A V
 }
 
 template <class T>
@@ -77,7 +54,7 @@ void attention_backward(const HeadMask& m, T scale, HeadView<const T> q, HeadVie
                         HeadView<const T> v, const T* weights, HeadView<const T> dy, T* scores,
                         T* dweights, HeadView<T> dq, HeadView<T> dk, HeadView<T> dv) {
   const std::size_t queries = m.mask.sizes().queries, keys = m.mask.sizes().keys;
-  add_product(m, T(1), weights, true, dy, dv);  // step 1: dV = A^T dY
+  add_product(m.mask, whole_block(m, weights), T(1), true, dy, dv);  // step 1: dV = A^T dY
 
   inner_products(T(1), dy, v, scores);  // step 2: dA = dY V^T
   if (dweights != nullptr) {
@@ -90,8 +67,10 @@ void attention_backward(const HeadMask& m, T scale, HeadView<const T> q, HeadVie
     row_kernels<T>().softmax_backward(weights + i * keys, row, row, keys);
   }
 
-  add_product(m, scale, scores, false, k, dq);  // step 4: dQ = scale dE K
-  add_product(m, scale, scores, true, q, dk);   // step 5: dK = scale dE^T Q
+  add_product(m.mask, whole_block<const T>(m, scores), scale, false, k,
+              dq);  // step 4: dQ = scale dE K
+  add_product(m.mask, whole_block<const T>(m, scores), scale, true, q,
+              dk);  // step 5: dK = scale dE^T Q
 }
 
 template void attention_forward(const HeadMask&, float, HeadView<const float>,

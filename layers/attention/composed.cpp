@@ -19,15 +19,6 @@ Variable row_top(const Variable& scores, const std::optional<Variable>& sink) {
   return where(nothing, Variable(Real(0)), all);
 }
 
-// Each head `group` times in a row.
-Variable repeat_heads(const Variable& x, std::size_t group) {
-  if (group == 1) return x;
-  const Shape& s = x.shape();
-  const Variable each = broadcast_to(expand_dims(x, 2), {s[0], s[1], group, s[2], s[3]});
-  return reshape(each, {std::ptrdiff_t(s[0]), std::ptrdiff_t(s[1] * group), std::ptrdiff_t(s[2]),
-                        std::ptrdiff_t(s[3])});
-}
-
 Array squeezed_last(const Array& x) {
   Array y = x;
   y.reshape(Shape(x.shape().begin(), x.shape().end() - 1));
@@ -37,16 +28,11 @@ Array squeezed_last(const Array& x) {
 // What dropout multiplies each weight by: (batch, heads, queries, keys).
 Array drop_factors(const AttentionCall& call) {
   const AttentionSizes& s = call.sizes();
-  Array factors = uninitialized({s.batch, s.heads, s.queries, s.keys});
+  Array factors = ones({s.batch, s.heads, s.queries, s.keys});
   parallel_for(s.batch * s.heads, [&](std::size_t task) {
-    Real* to = factors.data() + task * s.queries * s.keys;
     for (std::size_t i = 0; i < s.queries; ++i)
-      for (std::size_t j = 0; j < s.keys; j += 4) {
-        const kernels::DropBlocks d = call.drop_blocks(task / s.heads, task % s.heads, i, j);
-        const auto words = philox(d.seed, d.first);
-        for (std::size_t k = 0; k < 4 && j + k < s.keys; ++k)
-          *to++ = words[k] < d.threshold ? Real(0) : Real(d.scale);
-      }
+      call.drop_row(task / s.heads, task % s.heads, i,
+                    factors.data() + (task * s.queries + i) * s.keys, s.keys);
   });
   return factors;
 }
@@ -65,6 +51,25 @@ AttentionParts nothing_to_see(const AttentionInputs& inputs, const AttentionSize
 }
 
 }  // namespace
+
+VisibleSoftmax visible_softmax(const Variable& scores, const Bools* visible,
+                               const std::optional<Variable>& sink) {
+  const Variable shown =
+      visible ? where(*visible, scores, Variable(-std::numeric_limits<Real>::infinity())) : scores;
+  const Variable top = row_top(shown, sink);
+  const Variable powers = exp(shown - top);
+  Variable total = sum(powers, -1, keep_dims);
+  if (sink) total = total + exp(*sink - top);
+  // a row with nothing visible has total 0, and its powers are 0 already
+  const Bools nothing = xt::equal(total.value(), Real(0));
+  const Variable weights = powers / where(nothing, Variable(Real(1)), total);
+  const Pause constant_only;
+  return {weights, squeezed_last((top + log(total)).value())};
+}
+
+Variable composed_drop(const Variable& weights, const AttentionCall& call) {
+  return call.dropout > 0 ? weights * Variable(drop_factors(call)) : weights;
+}
 
 AttentionParts composed_call(const AttentionInputs& inputs, const AttentionCall& call,
                              const std::vector<Variable>& parameters) {
@@ -86,23 +91,13 @@ AttentionParts composed_call(const AttentionInputs& inputs, const AttentionCall&
     scores = step->composed(s, scores, {parameter, parameter + count});
     parameter += count;
   }
-  const Variable shown =
-      masked ? where(visible, scores, Variable(-std::numeric_limits<Real>::infinity())) : scores;
-  const Variable top = row_top(shown, sink);
-  const Variable powers = exp(shown - top);
-  Variable total = sum(powers, -1, keep_dims);
-  if (sink) total = total + exp(*sink - top);
-  // a row with nothing visible has total 0, and its powers are 0 already
-  const Bools nothing = xt::equal(total.value(), Real(0));
-  const Variable divisor = where(nothing, Variable(Real(1)), total);
-  const Variable weights = powers / divisor;
-  const Variable kept = call.dropout > 0 ? weights * Variable(drop_factors(call)) : weights;
+  const VisibleSoftmax softmax = visible_softmax(scores, masked ? &visible : nullptr, sink);
+  const Variable kept = composed_drop(softmax.weights, call);
   const Variable heads = masked ? masked_product(kept, Transpose::no, v, visible)
                                 : contract(kept, Transpose::no, v, Transpose::no);
   const Variable output = merge_heads(heads);
 
-  const Pause constant_only;
-  return {raw, scores, weights, output, squeezed_last((top + log(total)).value())};
+  return {raw, scores, softmax.weights, output, softmax.log_sum_exp};
 }
 
 AttentionParts composed_attention_parts(const AttentionInputs& inputs,

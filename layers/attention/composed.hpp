@@ -23,6 +23,15 @@ AttentionParts composed_attention_parts(const AttentionInputs& inputs,
 // The weights A alone, of which a kernel may keep nothing: before dropout, for which nothing is
 // drawn, and not recorded.
 Variable attention_weights(const AttentionInputs& inputs, AttentionOptions options);
+// Parts of it, for kernels of other kinds: the softmax of each row over what is visible (all, if
+// null) and the sink, and dropout. scores, weights: (batch, heads, queries, keys).
+struct VisibleSoftmax {
+  Variable weights;   // 0 where hidden
+  Array log_sum_exp;  // (batch, heads, queries)
+};
+VisibleSoftmax visible_softmax(const Variable& scores, const Bools* visible,
+                               const std::optional<Variable>& sink);
+Variable composed_drop(const Variable& weights, const AttentionCall& call);
 // Of a prepared call, with other Variables in the place of its parameters.
 AttentionParts composed_call(const AttentionInputs& inputs, const AttentionCall& call,
                              const std::vector<Variable>& parameters);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/kernels/strided.hpp"
+#include "core/ops/elementwise.hpp"
 #include "core/ops/shape.hpp"
 
 namespace attngrad {
@@ -104,6 +105,14 @@ Variable gather(const Heads& h) {
                 edge(h.array, [places, to = h.array.shape()](const Variable& g) {
                   return spread(g, places, to);
                 }));
+}
+
+Variable repeat_heads(const Variable& x, std::size_t group) {
+  if (group == 1) return x;
+  const Shape& s = x.shape();
+  const Variable each = broadcast_to(expand_dims(x, 2), {s[0], s[1], group, s[2], s[3]});
+  return reshape(each, {std::ptrdiff_t(s[0]), std::ptrdiff_t(s[1] * group), std::ptrdiff_t(s[2]),
+                        std::ptrdiff_t(s[3])});
 }
 
 Variable merge_heads(const Variable& x) {

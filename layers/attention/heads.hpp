@@ -43,6 +43,8 @@ bool disjoint(const Heads& a, const Heads& b);
 
 // The heads as an array (batch, heads, length, width): a copy, differentiable.
 Variable gather(const Heads& heads);
+// Each head of x (batch, heads, length, width) `group` times in a row.
+Variable repeat_heads(const Variable& x, std::size_t group);
 // x (batch, heads, length, width) with the heads side by side: (batch, length, heads * width).
 Variable merge_heads(const Variable& x);
 

@@ -63,6 +63,16 @@ kernels::DropBlocks AttentionCall::drop_blocks(std::size_t batch, std::size_t he
           dropout == 1 ? 0 : 1 / (1 - dropout)};
 }
 
+void AttentionCall::drop_row(std::size_t batch, std::size_t head, std::size_t query, Real* weights,
+                             std::size_t keys) const {
+  for (std::size_t j = 0; j < keys; j += 4) {
+    const kernels::DropBlocks d = drop_blocks(batch, head, query, j);
+    const auto words = philox(d.seed, d.first);
+    for (std::size_t k = 0; k < 4 && j + k < keys; ++k)
+      weights[j + k] = words[k] < d.threshold ? Real(0) : weights[j + k] * Real(d.scale);
+  }
+}
+
 AttentionCall prepare_attention(const AttentionInputs& inputs, const AttentionOptions& options) {
   check_inputs(inputs);
   const AttentionSizes s{inputs.q.batch, inputs.q.heads, inputs.q.length, inputs.k.length};

@@ -76,6 +76,9 @@ struct AttentionCall {
   // The sink, if there is one, and the parameters of the steps, in order: what the op reads beside
   // queries, keys and values.
   std::vector<Variable> parameters() const;
+  // A query's weights of the first `keys` keys, or their gradient, after dropout.
+  void drop_row(std::size_t batch, std::size_t head, std::size_t query, Real* weights,
+                std::size_t keys) const;
   // Which weights from this query and key on are dropped; the key is a multiple of 4.
   kernels::DropBlocks drop_blocks(std::size_t batch, std::size_t head, std::size_t query,
                                   std::size_t key) const;

@@ -36,13 +36,19 @@ kernels::HeadView<Real> output_view(Array& array, const AttentionSizes& sizes, s
 }
 
 Sources::Sources(const AttentionInputs& inputs, const AttentionCall& call)
+    : Sources(inputs, call.parameters(),
+              [call](const AttentionInputs& in, const std::vector<Variable>& parameters) {
+                return composed_call(in, call, parameters).output;
+              }) {}
+
+Sources::Sources(const AttentionInputs& inputs, const std::vector<Variable>& parameters,
+                 ComposedForm composed)
     : inputs_(inputs),
-      call_(call),
+      composed_(std::move(composed)),
       q_(find(inputs.q.array)),
       k_(find(inputs.k.array)),
       v_(find(inputs.v.array)),
       parameters_(variables_.size()) {
-  const std::vector<Variable> parameters = call.parameters();
   variables_.insert(variables_.end(), parameters.begin(), parameters.end());
 }
 
@@ -73,7 +79,7 @@ Composed Sources::composed() const {
     inputs.k.array = variables[sources.k_];
     inputs.v.array = variables[sources.v_];
     const auto parameters = variables.begin() + std::ptrdiff_t(sources.parameters_);
-    return composed_call(inputs, sources.call_, {parameters, variables.end()}).output;
+    return sources.composed_(inputs, {parameters, variables.end()});
   };
 }
 

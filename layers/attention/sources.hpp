@@ -28,19 +28,25 @@ struct GradientArrays {
 // values lie in, each once, and the parameters of the call. With them a kernel calls record_joint.
 class Sources {
  public:
+  using ComposedForm =
+      std::function<Variable(const AttentionInputs&, const std::vector<Variable>& parameters)>;
+
   Sources(const AttentionInputs& inputs, const AttentionCall& call);
+  // Of another op on the same inputs.
+  Sources(const AttentionInputs& inputs, const std::vector<Variable>& parameters,
+          ComposedForm composed);
 
   const std::vector<Variable>& variables() const { return variables_; }
   // A joint backward made of one that adds what dY gives to the gradients.
   JointBackward backward(std::function<void(const Array& dy, const GradientArrays& to)> add) const;
-  // composed_attention of other Variables in the same places.
+  // The composed form of other Variables in the same places.
   Composed composed() const;
 
  private:
   std::size_t find(const Variable& array);
 
   AttentionInputs inputs_;
-  AttentionCall call_;
+  ComposedForm composed_;
   std::vector<Variable> variables_;
   std::size_t q_, k_, v_, parameters_;  // which of the variables are what
 };
