@@ -10,6 +10,8 @@ inline namespace ATTNGRAD_PRECISION {
 // lengths), masks (causal with any offset, boolean arrays, fully masked rows) and scales, with NaN
 // stored behind the mask.
 const std::vector<FusedOp>& attention_fused_ops();
+// depth_mix, over one source or several, one of them perhaps twice, and any width and epsilon.
+const std::vector<FusedOp>& residual_fused_ops();
 
 std::vector<FusedOp> fused_ops();
 
