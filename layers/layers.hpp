@@ -10,5 +10,6 @@
 #include "layers/feed_forward.hpp"
 #include "layers/linear.hpp"
 #include "layers/normalization.hpp"
+#include "layers/residual/attention_residuals.hpp"
 #include "layers/sequential.hpp"
 #include "layers/transformer.hpp"

@@ -45,6 +45,13 @@ LogSumExp log_sum_exp(const T* x, std::size_t n) {
   return {double(top), __builtin_log(total)};
 }
 
+template <class T>
+double dot(const T* a, const T* b, std::size_t n) {
+  const double sum = sum_lanes<T>([](const auto& u, const auto& v) { return u * v; }, n, a, b);
+  if (sum - sum == 0) return sum;
+  return sum_terms(0, n, [=](auto read, std::size_t i) { return read(a, i) * read(b, i); });
+}
+
 // x - center, where a row's center in double may have more digits than T: beside a large center, x
 // less its first half is exact.
 template <class T>
@@ -128,8 +135,9 @@ void cross_entropy_backward(const T* x, LogSumExp log_sum_exp, std::int64_t targ
 }
 
 template <class T>
-constexpr RowKernels<T> kernels{softmax<T>,   softmax_backward<T>,   log_sum_exp<T>,
-                                normalize<T>, normalize_backward<T>, cross_entropy_backward<T>};
+constexpr RowKernels<T> kernels{
+    softmax<T>,   softmax_backward<T>,   log_sum_exp<T>,           dot<T>,
+    normalize<T>, normalize_backward<T>, cross_entropy_backward<T>};
 
 }  // namespace
 

@@ -55,6 +55,23 @@ void accumulate(const T* x, T* y, std::size_t n) {
 }
 
 template <class T>
+void combine(const T* const* x, const T* weights, std::size_t count, T* y, std::size_t n) {
+  using V = Batch<T>;
+  const auto combined = [=](auto read) {
+    V total(T(0));
+    for (std::size_t k = 0; k < count; ++k) total = multiply_add(V(weights[k]), read(x[k]), total);
+    return total;
+  };
+  std::size_t i = 0;
+  for (; i + V::size <= n; i += V::size)
+    combined([i](const T* from) { return V::load_unaligned(from + i); }).store_unaligned(y + i);
+  if (i == n) return;
+  Tail<T> tail;
+  tail.store(combined([&](const T* from) { return tail.load(from + i, n - i, T(0)); }), y + i,
+             n - i);
+}
+
+template <class T>
 double sum(const T* x, std::size_t n) {
   return sum_terms(0, n, [x](auto read, std::size_t i) { return read(x, i); });
 }
@@ -153,6 +170,7 @@ VectorKernels<T> make_kernels() {
   k.binary[std::size_t(Binary::chain)] = binary<T, Binary::chain>;
   k.scale = scale<T>;
   k.accumulate = accumulate<T>;
+  k.combine = combine<T>;
   k.accumulate_wide = accumulate_wide<T>;
   k.convolve = convolve<T>;
   k.sum = sum<T>;

@@ -45,6 +45,9 @@ struct VectorKernels {
   void (*scale)(const T* x, T scale, T shift, T* y, std::size_t n);
   // y[i] += x[i]
   void (*accumulate)(const T* x, T* y, std::size_t n);
+  // y[i] = weights[0] x[0][i] + weights[1] x[1][i] + ... over `count` inputs, each rounded once if
+  // the instruction set can; y may be one of them
+  void (*combine)(const T* const* x, const T* weights, std::size_t count, T* y, std::size_t n);
   // sums[i] += x[i], in double
   void (*accumulate_wide)(const T* x, double* sums, std::size_t n);
 

@@ -18,8 +18,9 @@ TEST_CASE("every fused op agrees with its composed form in value and gradients",
 
 TEST_CASE("the table of fused ops is complete", "[fused]") {
   REQUIRE(ag::core_fused_ops().size() == 11);
-  REQUIRE(ag::attention_fused_ops().size() == 3);
-  REQUIRE(ag::fused_ops().size() == 14);
+  REQUIRE(ag::attention_fused_ops().size() == 4);
+  REQUIRE(ag::residual_fused_ops().size() == 1);
+  REQUIRE(ag::fused_ops().size() == 16);
 }
 
 TEST_CASE("every fused op can be differentiated twice", "[fused]") {
