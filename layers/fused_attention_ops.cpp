@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/ops/elementwise.hpp"
 #include "layers/attention/flash.hpp"
 #include "layers/attention/flash_tiles.hpp"
 #include "layers/attention/fused.hpp"

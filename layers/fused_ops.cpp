@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/ops/elementwise.hpp"
 #include "layers/residual/depth_mix.hpp"
 
 namespace attngrad {

@@ -16,6 +16,8 @@ const TransformerOptions& checked(const TransformerOptions& o) {
                  "Transformer: deviation must be finite and not negative, got ", o.deviation);
   check_argument(o.width % o.heads == 0, "Transformer: width ", o.width,
                  " is not a multiple of heads ", o.heads);
+  check_argument(!o.attention || o.attention->every > 0,
+                 "Transformer: MultiToken.every must be positive, got 0");
   check_argument(o.window.value_or(1) > 0, "Transformer: a window must hold a token, got 0");
   return o;
 }
@@ -29,7 +31,18 @@ NormOptions norm_options(const TransformerOptions& o) {
   return LayerNormOptions{.width = o.width, .bias = o.bias, .epsilon = o.norm_epsilon};
 }
 
-MultiHeadAttentionOptions attention_options(const TransformerOptions& o,
+std::optional<MultiTokenOptions> multi_token_options(const TransformerOptions& o,
+                                                     std::size_t layer) {
+  if (!o.attention) return std::nullopt;
+  MultiTokenOptions options = o.attention->layer;
+  const std::size_t first = o.attention->first;
+  if (layer < first || (layer - first) % o.attention->every != 0)
+    options.before = options.after = std::nullopt;
+  if (o.attention->depth_scaled) options.depth = layer;
+  return options;
+}
+
+MultiHeadAttentionOptions attention_options(const TransformerOptions& o, std::size_t layer,
                                             const Initialization& residual) {
   std::optional<RotaryOptions> rotary;
   if (o.positions == Positions::rotary) {
@@ -42,16 +55,17 @@ MultiHeadAttentionOptions attention_options(const TransformerOptions& o,
           .bias = o.bias,
           .rotary = rotary,
           .scores = o.scores,
+          .multi_token = multi_token_options(o, layer),
           .kernel = o.kernel,
           .initialization = weights_of(o),
           .projection_initialization = residual};
 }
 
-TransformerBlockOptions block_options(const TransformerOptions& o) {
+TransformerBlockOptions block_options(const TransformerOptions& o, std::size_t layer) {
   // 2 layers sums feed the last norm: each adds its share of variance
   const double share = o.deviation / std::sqrt(2 * double(std::max<std::size_t>(1, o.layers)));
   const Initialization residual = o.initialization.value_or(normal_weights(share));
-  return {.attention = attention_options(o, residual),
+  return {.attention = attention_options(o, layer, residual),
           .feed_forward = {.width = o.width,
                            .hidden = o.hidden.value_or(4 * o.width),
                            .bias = o.bias,
@@ -63,6 +77,20 @@ TransformerBlockOptions block_options(const TransformerOptions& o) {
           .dropout = o.dropout};
 }
 
+std::optional<AttentionResiduals> residuals_of(const TransformerOptions& o) {
+  if (std::holds_alternative<ResidualSum>(o.residual)) return std::nullopt;
+  AttentionResidualsOptions options{
+      .width = o.width, .sublayers = 2 * o.layers, .epsilon = o.norm_epsilon};
+  if (const auto* blocks = std::get_if<BlockAttention>(&o.residual)) {
+    options.blocks = blocks->blocks;
+    options.gain = blocks->gain;
+  } else {
+    options.blocks = std::max<std::size_t>(1, options.sublayers);
+    options.gain = std::get<FullAttention>(o.residual).gain;
+  }
+  return AttentionResiduals(options);
+}
+
 std::optional<Embedding> learned_positions(const TransformerOptions& o, Rng& rng) {
   if (o.positions != Positions::learned) return std::nullopt;
   return Embedding({.rows = o.context, .width = o.width, .initialization = weights_of(o)}, rng);
@@ -70,7 +98,7 @@ std::optional<Embedding> learned_positions(const TransformerOptions& o, Rng& rng
 
 std::vector<TransformerBlock> make_blocks(const TransformerOptions& o, Rng& rng) {
   std::vector<TransformerBlock> blocks;
-  for (std::size_t i = 0; i < o.layers; ++i) blocks.emplace_back(block_options(o), rng);
+  for (std::size_t i = 0; i < o.layers; ++i) blocks.emplace_back(block_options(o, i), rng);
   return blocks;
 }
 
@@ -92,6 +120,14 @@ Variable TransformerBlock::operator()(const Variable& x, const Mask& mask, Rng* 
   return middle + dropout(fed, rng);
 }
 
+Variable TransformerBlock::attended(const Variable& x, const Mask& mask, Rng* rng) const {
+  return dropout(within(*this, attention)(within(*this, norm1)(x), mask, rng), rng);
+}
+
+Variable TransformerBlock::fed_forward(const Variable& x, Rng* rng) const {
+  return dropout(within(*this, feed_forward)(within(*this, norm2)(x)), rng);
+}
+
 Transformer::Transformer(const TransformerOptions& o, Rng& rng)
     : options(checked(o)),
       token_embedding({.rows = o.vocabulary, .width = o.width, .initialization = weights_of(o)},
@@ -99,6 +135,7 @@ Transformer::Transformer(const TransformerOptions& o, Rng& rng)
       position_embedding(learned_positions(o, rng)),
       blocks(make_blocks(o, rng)),
       norm(norm_options(o)),
+      residuals(residuals_of(o)),
       dropout({.probability = o.dropout}) {
   if (!o.tied)
     head.emplace(
@@ -111,6 +148,21 @@ Mask Transformer::mask() const {
   return options.window ? sliding_window(*options.window - 1, 0) : causal();
 }
 
+Variable Transformer::through_blocks(Variable x, Rng* rng) const {
+  if (!residuals) {
+    for (const TransformerBlock& block : blocks) x = within(*this, block)(x, mask(), rng);
+    return x;
+  }
+  ResidualSources sources(*residuals, x);
+  for (std::size_t i = 0; i < 2 * blocks.size(); ++i) {
+    const Variable h = within(*this, *residuals, [&](const auto&) { return sources.next(); });
+    sources.add(within(*this, blocks[i / 2], [&](const TransformerBlock& block) {
+      return i % 2 == 0 ? block.attended(h, mask(), rng) : block.fed_forward(h, rng);
+    }));
+  }
+  return within(*this, *residuals, [&](const auto&) { return sources.result(); });
+}
+
 Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
   check_shape(tokens.dimension() == 2 && tokens.shape()[1] <= options.context,
               "Transformer: tokens must be (batch, time) with time at most ", options.context,
@@ -120,9 +172,7 @@ Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
     const auto time = std::ptrdiff_t(tokens.shape()[1]);
     x = x + slice(position_embedding->weight, 0, {.start = 0, .stop = time});
   }
-  x = dropout(x, rng);
-  for (const TransformerBlock& block : blocks) x = within(*this, block)(x, mask(), rng);
-  const Variable last = within(*this, norm)(x);
+  const Variable last = within(*this, norm)(through_blocks(dropout(x, rng), rng));
   return head ? within(*this, *head)(last) : linear(last, token_embedding.weight);
 }
 

@@ -6,6 +6,7 @@
 #include "layers/embedding.hpp"
 #include "layers/feed_forward.hpp"
 #include "layers/normalization.hpp"
+#include "layers/residual/attention_residuals.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -30,6 +31,9 @@ struct TransformerBlock : Layer {
 
   TransformerBlock(const TransformerBlockOptions& options, Rng& rng);
   Variable operator()(const Variable& x, const Mask& mask, Rng* rng = nullptr) const;
+  // What each half adds, for who sums otherwise.
+  Variable attended(const Variable& x, const Mask& mask, Rng* rng) const;
+  Variable fed_forward(const Variable& x, Rng* rng) const;
 
   void visit(auto&& f) {
     f("norm1", norm1);
@@ -43,6 +47,26 @@ enum class NormKind { layer, rms };
 // How a token knows its place: by a learned vector added to it, by rotary positions of queries and
 // keys, or not at all, which leaves it to the scores (ALiBi, relative positions) or to the mask.
 enum class Positions { learned, rotary, none };
+
+// Multi-token attention in every block, its convolutions in some: blocks first, first + every, ...
+struct MultiToken {
+  MultiTokenOptions layer = {};
+  std::size_t first = 0, every = 1;
+  bool depth_scaled = false;  // each layer.depth is the block's place
+};
+
+// How a stack of sublayers adds up: by a running sum, or by attention over what each sublayer, or
+// each of so many blocks of sublayers, has put out (attention_residuals.hpp; a block of the
+// transformer holds two sublayers).
+struct ResidualSum {};
+struct FullAttention {
+  bool gain = false;
+};
+struct BlockAttention {
+  std::size_t blocks = 8;
+  bool gain = false;
+};
+using Residual = std::variant<ResidualSum, FullAttention, BlockAttention>;
 
 struct TransformerOptions {
   std::size_t vocabulary;  // tokens are in [0, vocabulary)
@@ -59,6 +83,8 @@ struct TransformerOptions {
   Positions positions = Positions::learned;
   RotaryOptions rotary = {};  // of Positions::rotary; their number is the context
   AttentionScoresOptions scores = {};
+  std::optional<MultiToken> attention = {};  // in place of the kernel; goes without `scores`
+  Residual residual = ResidualSum();
   std::optional<std::size_t> window = {};  // how many tokens a query sees, itself counted; else all
   Activation activation = gelu;
   bool gated = false;                      // the feed-forward part; with silu: SwiGLU
@@ -83,7 +109,8 @@ struct Transformer : Layer {
   std::optional<Embedding> position_embedding;  // (context, width), if positions are learned
   std::vector<TransformerBlock> blocks;
   Norm norm;
-  std::optional<Linear> head;  // (vocabulary, width), without bias; none if tied
+  std::optional<Linear> head;                   // (vocabulary, width), without bias; none if tied
+  std::optional<AttentionResiduals> residuals;  // none for a running sum
   Dropout dropout;
 
   Transformer(const TransformerOptions& options, Rng& rng);
@@ -99,8 +126,15 @@ struct Transformer : Layer {
     f("blocks", blocks);
     f("norm", norm);
     f("head", head);
+    f("residuals", residuals);
   }
+
+ private:
+  Variable through_blocks(Variable x, Rng* rng) const;
 };
+
+// How many numbers a transformer with these options would learn, without making one.
+std::size_t parameter_count(const TransformerOptions& options);
 
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -126,7 +126,8 @@ TEST_CASE("every file that registers a fused op is named by a table of fused ops
     INFO(source.path);
     const std::string include = "#include \"" + header + "\"";
     CHECK(matches("core/fused.cpp", include).size() +
-              matches("layers/fused_ops.cpp", include).size() >
+              matches("layers/fused_ops.cpp", include).size() +
+              matches("layers/fused_attention_ops.cpp", include).size() >
           0);
   }
 }

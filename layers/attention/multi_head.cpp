@@ -38,6 +38,22 @@ const CrossAttentionOptions& checked_cross(const CrossAttentionOptions& o) {
   return o;
 }
 
+const MultiHeadAttentionOptions& checked_self(const MultiHeadAttentionOptions& o) {
+  checked("MultiHeadAttention", o);
+  const AttentionScoresOptions& s = o.scores;
+  check_argument(!o.multi_token || (!s.soft_cap && !s.alibi && !s.relative_reach &&
+                                    s.steps.empty() && s.sink == Sink::none),
+                 "MultiHeadAttention: multi-token attention takes dropout and a scale, but no "
+                 "score steps and no sink");
+  return o;
+}
+
+std::optional<MultiTokenMixer> mixer_of(const MultiHeadAttentionOptions& o, std::size_t value_width,
+                                        Rng& rng) {
+  if (!o.multi_token) return std::nullopt;
+  return MultiTokenMixer({*o.multi_token, o.heads, value_width}, rng);
+}
+
 Variable attend(const AttentionKernel& kernel, const AttentionInputs& inputs,
                 const AttentionOptions& options) {
   offer("weights", [&] { return attention_weights(inputs, options); });
@@ -55,7 +71,7 @@ std::shared_ptr<const RotaryTable> table_for(const MultiHeadAttentionOptions& o)
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionOptions& o, Rng& rng)
-    : options(checked("MultiHeadAttention", o)),
+    : options(checked_self(o)),
       qkv({.in = o.width,
            .out = o.width + key_heads() * (head_width() + value_width()),
            .bias = o.bias,
@@ -63,6 +79,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionOptions& o, Rng& 
           rng),
       projection(projection_options(o, value_width()), rng),
       scores(o.scores, o.heads),
+      multi_token(mixer_of(o, value_width(), rng)),
       rotary_(table_for(o)) {}
 
 Variable MultiHeadAttention::operator()(const Variable& x, const Mask& mask, Rng* rng) const {
@@ -79,8 +96,10 @@ Variable MultiHeadAttention::operator()(const Variable& x, const Mask& mask, Rng
   const AttentionInputs inputs{.q = heads_at(packed, options.heads, head_width(), 0),
                                .k = heads_at(packed, key_heads(), head_width(), keys),
                                .v = heads_at(packed, key_heads(), value_width(), values)};
-  const Variable attended = attend(options.kernel, inputs, within(*this, scores)(mask, rng));
-  return within(*this, projection)(attended);
+  const AttentionOptions call = within(*this, scores)(mask, rng);
+  if (!multi_token) return within(*this, projection)(attend(options.kernel, inputs, call));
+  offer("weights", [&] { return multi_token->weights(inputs, call); });
+  return within(*this, projection)(within(*this, *multi_token)(inputs, call));
 }
 
 CrossAttention::CrossAttention(const CrossAttentionOptions& o, Rng& rng)

@@ -3,6 +3,7 @@
 
 #include "layers/attention/attention_scores.hpp"
 #include "layers/attention/flash.hpp"
+#include "layers/attention/multi_token_layer.hpp"
 #include "layers/attention/rotary.hpp"
 #include "layers/linear.hpp"
 
@@ -28,6 +29,9 @@ struct MultiHeadAttentionOptions {
   bool bias = true;
   std::optional<RotaryOptions> rotary = {};
   AttentionScoresOptions scores = {};
+  // Multi-token attention in place of the kernel below; goes with dropout and a scale, and none of
+  // the other scores.
+  std::optional<MultiTokenOptions> multi_token = {};
   AttentionKernel kernel = flash_attention;
   Initialization initialization = uniform_fan_in();
   Initialization projection_initialization = uniform_fan_in();
@@ -46,6 +50,7 @@ struct MultiHeadAttention : Layer {
   Linear qkv;         // queries, keys and values side by side
   Linear projection;  // (width, heads * value width)
   AttentionScores scores;
+  std::optional<MultiTokenMixer> multi_token;
 
   MultiHeadAttention(const MultiHeadAttentionOptions& options, Rng& rng);
   Variable operator()(const Variable& x, const Mask& mask = {}, Rng* rng = nullptr) const;
@@ -54,6 +59,7 @@ struct MultiHeadAttention : Layer {
     f("qkv", qkv);
     f("projection", projection);
     f("scores", scores);
+    f("multi_token", multi_token);
   }
 
   std::size_t head_width() const { return options.width / options.heads; }

@@ -70,28 +70,33 @@ Variable mixed(const Variable& x, const Variable& mix) {
   return reshape(matmul(mix, groups), s);
 }
 
-Variable composed_of(const AttentionInputs& inputs, const AttentionCall& call,
-                     const TokenMixing& mixing) {
-  const AttentionSizes& s = call.sizes();
-  if (s.keys == 0 || s.queries == 0) return composed_call(inputs, call, {}).output;
-  const Variable q = gather(inputs.q), k = repeat_heads(gather(inputs.k), inputs.group()),
-                 v = repeat_heads(gather(inputs.v), inputs.group());
-  const bool masked = !call.mask.hides_nothing();
-  const Bools flags = masked ? call.mask.dense() : Bools();
-  const Bools* visible = masked ? &flags : nullptr;
-  Variable x = call.scale * (masked ? masked_scores(q, k, flags)
-                                    : contract(q, Transpose::no, k, Transpose::yes));
+// W, before dropout. visible: null where the mask hides nothing.
+Variable composed_weights(const AttentionInputs& inputs, const AttentionCall& call,
+                          const TokenMixing& mixing, const Bools* visible) {
+  const Variable q = gather(inputs.q), k = repeat_heads(gather(inputs.k), inputs.group());
+  Variable x = call.scale * (visible ? masked_scores(q, k, *visible)
+                                     : contract(q, Transpose::no, k, Transpose::yes));
   if (mixing.key_query.holds_value()) x = convolved(x, mixing.key_query, visible);
   if (mixing.heads.holds_value()) x = mixed(x, mixing.heads);
   x = visible_softmax(x, visible, std::nullopt).weights;
   if (mixing.key_query_after.holds_value()) {
     x = convolved(x, mixing.key_query_after, visible);
-    if (masked) x = where(flags, x, Variable(Real(0)));
+    if (visible) x = where(*visible, x, Variable(Real(0)));
   }
-  if (mixing.heads_after.holds_value()) x = mixed(x, mixing.heads_after);
-  x = composed_drop(x, call);
-  return merge_heads(masked ? masked_product(x, Transpose::no, v, flags)
-                            : contract(x, Transpose::no, v, Transpose::no));
+  return mixing.heads_after.holds_value() ? mixed(x, mixing.heads_after) : x;
+}
+
+Variable composed_of(const AttentionInputs& inputs, const AttentionCall& call,
+                     const TokenMixing& mixing) {
+  const AttentionSizes& s = call.sizes();
+  if (s.keys == 0 || s.queries == 0) return composed_call(inputs, call, {}).output;
+  const bool masked = !call.mask.hides_nothing();
+  const Bools visible = masked ? call.mask.dense() : Bools();
+  const Variable w =
+      composed_drop(composed_weights(inputs, call, mixing, masked ? &visible : nullptr), call);
+  const Variable v = repeat_heads(gather(inputs.v), inputs.group());
+  return merge_heads(masked ? masked_product(w, Transpose::no, v, visible)
+                            : contract(w, Transpose::no, v, Transpose::no));
 }
 
 // Of other Variables in the places of those of a mixing that hold values.
@@ -124,6 +129,17 @@ Variable multi_token_attention(const AttentionInputs& inputs, const TokenMixing&
 Variable composed_multi_token_attention(const AttentionInputs& inputs, const TokenMixing& mixing,
                                         const AttentionOptions& options) {
   return composed_of(inputs, prepared(inputs, mixing, options), mixing);
+}
+
+Variable multi_token_weights(const AttentionInputs& inputs, const TokenMixing& mixing,
+                             AttentionOptions options) {
+  options.rng = nullptr;
+  const Pause nothing_recorded;
+  const AttentionCall call = prepared(inputs, mixing, options);
+  const AttentionSizes& s = call.sizes();
+  if (s.keys == 0 || s.queries == 0) return Variable(zeros({s.batch, s.heads, s.queries, s.keys}));
+  const Bools visible = call.mask.dense();
+  return composed_weights(inputs, call, mixing, &visible);
 }
 
 }  // namespace ATTNGRAD_PRECISION

@@ -11,9 +11,10 @@
 //   C[h, i, j] = sum over a < c_q, b < c_k of kernel[h, a, b] L[h, i + a - (c_q - 1), j + b - (c_k
 //   - 1) / 2]
 // which reads the query itself (a = c_q - 1) and those before it, and keys on both sides. A term
-// counts only where its key is visible to both queries, so what a query does not see has no
-// influence on it. Under a causal mask that is the paper's form, which masks before the
-// convolution and after it; under a window or with documents() it says what the paper leaves open.
+// counts only where its key is visible to both queries: under a causal mask that is the paper's
+// form, which masks before the convolution and after it; and documents() stay apart. What a query
+// does not see has no influence on it, but for one way: the weights of an earlier query were
+// normalised over what that one saw, which a window may have left behind.
 //
 // Mixing, in groups of c neighbouring heads: C'[g c + o] = sum over i < c of mix[g, o, i] C[g c +
 // i].
@@ -38,7 +39,8 @@ struct TokenMixing {
 // Y: (batch, queries, heads * value width). One op, which works on strips of queries with as many
 // rows before them as the kernels reach, and computes them again in the backward pass: the memory
 // it takes is linear in the length. Its identity kernels (1 at a = c_q - 1, b = (c_k - 1) / 2) and
-// identity matrices give the same bits as no weights. Throws, before any work, ShapeError for
+// identity matrices give the same bits as no weights (beyond 64 queries, key_query_after's give
+// gradients that are the same to rounding). Throws, before any work, ShapeError for
 // weights of other shapes, ArgumentError for score steps and sinks, which it does not take.
 Variable multi_token_attention(const AttentionInputs& inputs, const TokenMixing& mixing,
                                const AttentionOptions& options = {});
@@ -46,6 +48,10 @@ Variable multi_token_attention(const AttentionInputs& inputs, const TokenMixing&
 // The same from generic ops; with identity weights it has the bits of composed_attention.
 Variable composed_multi_token_attention(const AttentionInputs& inputs, const TokenMixing& mixing,
                                         const AttentionOptions& options = {});
+
+// W alone: (batch, heads, queries, keys), before dropout, for which nothing is drawn; not recorded.
+Variable multi_token_weights(const AttentionInputs& inputs, const TokenMixing& mixing,
+                             AttentionOptions options = {});
 
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -232,8 +232,10 @@ Unit::Strip Unit::run(std::size_t begin, std::size_t end, std::size_t keys) cons
     hide(*s.convolved_after, 0);
   }
   s.last = s.convolved_after;
-  if (m.heads_after.holds_value())
+  if (m.heads_after.holds_value()) {  // masks may differ by head
     mix(m.heads_after, false, *s.convolved_after, *(s.last = planes(begin, end, keys)));
+    hide(*s.last, 0);
+  }
   if (c_.call.dropout > 0) {
     if (s.last == s.weights) s.last = std::make_shared<Planes>(*s.weights);
     drop(*s.last);
@@ -285,6 +287,7 @@ void Unit::run_back(std::size_t begin, std::size_t end, const Array& dy, const G
   if (c_.call.dropout > 0) drop(*g);
   g = mixed_back(m.heads_after, *strip.convolved_after, g, sums[3]);
   if (m.key_query_after.holds_value()) {
+    hide(*g, 0);
     PlanesPointer back = planes(begin, end, keys);
     convolve_back(m.key_query_after, *strip.weights, *g, *back, sums[2]);
     g = back;

@@ -43,12 +43,23 @@ void ResidualSources::check_not_done(const char* what) const {
                  ": all sublayers are done, there are ", residuals_.options.sublayers);
 }
 
+std::vector<DepthSource> ResidualSources::sources() const {
+  std::vector<DepthSource> all = blocks_;
+  if (partial_) all.push_back(*partial_);
+  return all;
+}
+
+Variable ResidualSources::mix_of(const DepthMix& mix) const {
+  return within(residuals_, mix, [&](const DepthMix& m) {
+    offer("weights", [&] { return depth_weights(sources(), m.scaled_query()); });
+    return m(sources());
+  });
+}
+
 Variable ResidualSources::next() {
   check_not_done("next");
   if (!recording() && blocks_.size() >= worth_two_phases) return next_in_two_phases();
-  std::vector<DepthSource> sources = blocks_;
-  if (partial_) sources.push_back(*partial_);
-  return within(residuals_, residuals_.inputs[added_])(sources);
+  return mix_of(residuals_.inputs[added_]);
 }
 
 Variable ResidualSources::next_in_two_phases() {
@@ -63,6 +74,7 @@ Variable ResidualSources::next_in_two_phases() {
   }
   const OpenMix& open = open_[in_block];
   return within(residuals_, residuals_.inputs[added_], [&](const DepthMix& mix) {
+    offer("weights", [&] { return depth_weights(sources(), mix.scaled_query()); });
     return partial_ ? close_mix(open, *partial_, mix.scaled_query()) : open.mix;
   });
 }
@@ -85,9 +97,7 @@ void ResidualSources::add(const Variable& output) {
 Variable ResidualSources::result() const {
   check_argument(added_ == residuals_.options.sublayers, "AttentionResiduals: result: only ",
                  added_, " of ", residuals_.options.sublayers, " sublayers are done");
-  std::vector<DepthSource> sources = blocks_;
-  if (partial_) sources.push_back(*partial_);
-  return within(residuals_, residuals_.output)(sources);
+  return mix_of(residuals_.output);
 }
 
 }  // namespace ATTNGRAD_PRECISION

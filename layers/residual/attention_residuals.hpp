@@ -28,7 +28,7 @@ struct DepthMixOptions {
 };
 
 // depth_mix with a learned query. The query starts at 0, so that every source counts the same, and
-// the gain at 1.
+// the gain at 1. Within a stack it offers capture() "weights": (sources, ...).
 struct DepthMix : Layer {
   DepthMixOptions options;
   Variable query;  // (width)
@@ -111,7 +111,9 @@ class ResidualSources {
 
  private:
   void check_not_done(const char* what) const;
+  std::vector<DepthSource> sources() const;  // that the next mix reads
   Variable next_in_two_phases();
+  Variable mix_of(const DepthMix& mix) const;
 
   const AttentionResiduals& residuals_;
   std::vector<DepthSource> blocks_;     // x and the sums of the finished blocks

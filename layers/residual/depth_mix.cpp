@@ -200,6 +200,12 @@ std::vector<Array> backward(const KeptMix& kept, const Array& g) {
   return gradients;
 }
 
+// x: the sources, (count, ..., width); the weights: (count, ..., 1).
+Variable composed_weights(const Variable& x, const Variable& query, Real epsilon) {
+  const Variable normed = x * rsqrt(mean(square(x), -1, keep_dims) + epsilon);
+  return composed_softmax(sum(query * normed, -1, keep_dims), 0);
+}
+
 }  // namespace
 
 DepthSource::DepthSource(const Variable& value, Real epsilon)
@@ -250,8 +256,13 @@ Variable composed_depth_mix(const std::vector<Variable>& sources, const Variable
                             Real epsilon) {
   check_values(sources, query, epsilon);
   const Variable x = stack(sources);
-  const Variable normed = x * rsqrt(mean(square(x), -1, keep_dims) + epsilon);
-  return sum(x * composed_softmax(sum(query * normed, -1, keep_dims), 0), 0);
+  return sum(x * composed_weights(x, query, epsilon), 0);
+}
+
+Variable depth_weights(const std::vector<DepthSource>& sources, const Variable& query) {
+  const Pause nothing_recorded;
+  const Variable x = stack(values_of(sources, query));
+  return squeeze(composed_weights(x, query, sources.front().epsilon()), -1);
 }
 
 std::vector<OpenMix> open_mixes(const std::vector<DepthSource>& sources,

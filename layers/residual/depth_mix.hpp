@@ -47,6 +47,9 @@ Variable depth_mix(const std::vector<DepthSource>& sources, const Variable& quer
 Variable composed_depth_mix(const std::vector<Variable>& sources, const Variable& query,
                             Real epsilon = Real(1e-5));
 
+// a alone, for who wants to look at it: (sources, ...), not recorded.
+Variable depth_weights(const std::vector<DepthSource>& sources, const Variable& query);
+
 // ---- in two phases, without gradients ---------------------------------------------------------
 // Queries that differ in their last source only share one pass over all others. Both phases
 // together give depth_mix to rounding, and record nothing.
