@@ -1,0 +1,52 @@
+#include "examples/common/training_file.hpp"
+
+#include <filesystem>
+
+namespace {
+
+const char* const key = "training";
+
+}  // namespace
+
+TrainingFile::TrainingFile(std::string path, nlohmann::json settings, const ag::Parameters& model,
+                           ag::Optimizer& optimizer, std::vector<ag::Rng*> generators)
+    : path_(std::move(path)),
+      settings_(std::move(settings)),
+      model_(model),
+      optimizer_(optimizer),
+      generators_(std::move(generators)) {}
+
+ag::Parameters TrainingFile::values() const {
+  ag::Parameters all;
+  all.join(model_, "model").join(optimizer_.state(), "optimizer");
+  return all;
+}
+
+TrainingFile::Progress TrainingFile::load() {
+  if (path_.empty() || !std::filesystem::exists(path_)) return {};
+  const auto metadata = ag::safetensors::read(path_).metadata;
+  const auto found = metadata.find(key);
+  const auto state = found == metadata.end() ? nlohmann::json()
+                                             : nlohmann::json::parse(found->second, nullptr, false);
+  if (!state.is_object() || state.value("settings", nlohmann::json()) != settings_)
+    throw ag::FileError(ag::text(
+        "training: ", path_, " was saved with other settings: needs ", settings_.dump(), ", got ",
+        state.is_object() ? state.value("settings", nlohmann::json()).dump() : "none"));
+  ag::load(values(), path_);
+  for (std::size_t i = 0; i < generators_.size(); ++i) {
+    const auto& at = state.at("generators").at(i);
+    *generators_[i] = ag::Rng(at.at(0).get<std::uint64_t>(), at.at(1).get<std::uint64_t>());
+  }
+  return {state.at("step").get<std::size_t>(), state.at("measured")};
+}
+
+void TrainingFile::save(const Progress& progress) const {
+  if (path_.empty()) return;
+  nlohmann::json generators = nlohmann::json::array();
+  for (const ag::Rng* rng : generators_) generators.push_back({rng->seed(), rng->offset()});
+  const nlohmann::json state{{"settings", settings_},
+                             {"step", progress.step},
+                             {"measured", progress.measured},
+                             {"generators", generators}};
+  ag::save(values(), path_, {{key, state.dump()}});
+}
