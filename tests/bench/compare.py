@@ -19,7 +19,8 @@ from pair import Pair, say
 from table import print_table, results
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
-GROUPS = ("attention", "training", "ops")
+GROUPS = ("attention", "training", "ops")  # what is run unless --only says otherwise
+ALL_GROUPS = (*GROUPS, "forms")
 INSTALL = "python3 -m venv DIR && DIR/bin/pip install torch==2.13.0 numpy " \
           "--extra-index-url https://download.pytorch.org/whl/cpu"
 
@@ -49,9 +50,9 @@ def arguments():
 
     def groups(text):
         chosen = text.split(",")
-        if not set(chosen) <= set(GROUPS):
-            raise argparse.ArgumentTypeError(f"needs some of {','.join(GROUPS)}, got {text!r}")
-        return [group for group in GROUPS if group in chosen]
+        if not set(chosen) <= set(ALL_GROUPS):
+            raise argparse.ArgumentTypeError(f"needs some of {','.join(ALL_GROUPS)}, got {text!r}")
+        return [group for group in ALL_GROUPS if group in chosen]
 
     def rounds(text):
         if not text.isdigit() or int(text) < 1:
@@ -66,7 +67,7 @@ def arguments():
     ap.add_argument("--json", action="store_true", help="one JSON document in place of the table")
     ap.add_argument("--threads", type=threads, default="1,2" if cores > 1 else "1",
                     help="counts to measure with, separated by commas (default: %(default)s)")
-    ap.add_argument("--only", type=groups, default=",".join(GROUPS), help="some of %(default)s")
+    ap.add_argument("--only", type=groups, default=",".join(GROUPS), help="some of %(default)s,forms; the last: every form of attention")
     ap.add_argument("--python", metavar="PATH", default=os.environ.get("ATTNGRAD_PEER_PYTHON") or "python3",
                     help="the interpreter that has PyTorch (default: $ATTNGRAD_PEER_PYTHON, else python3)")
     ap.add_argument("--compile", action="store_true", help="train with torch.compile too")
@@ -112,6 +113,11 @@ def ops_pair(options, size, peer, threads):
               "--benchmark_report_aggregates_only=true", "--benchmark_format=json"]))
 
 
+def forms_pair(options, peer, threads):
+    return Pair("forms", "forms of attention", threads, sides_of(
+        options, peer, threads, "bench_forms", "torch_forms.py", ["--rounds", "3"], ours=["--json"]))
+
+
 def all_pairs(options, size, peer):
     chosen = []
     for threads in options.threads:
@@ -122,6 +128,8 @@ def all_pairs(options, size, peer):
             chosen.append(training_pair(options, peer, threads, "small", size["forward_steps"], ["--forward"]))
         if "ops" in options.only:
             chosen.append(ops_pair(options, size, peer, threads))
+        if "forms" in options.only:
+            chosen.append(forms_pair(options, peer, threads))
     return chosen
 
 

@@ -113,7 +113,7 @@ int measure(const Settings& s, const CommonOptions& common) {
     if (common.json)
       std::printf(
           "%s\n",
-          nlohmann::json{{"form", form.name}, {"fwd_bwd_ms", ms}, {"ratio", ratio}}.dump().c_str());
+          nlohmann::json{{"name", form.name}, {"fwd_bwd_ms", ms}, {"ratio", ratio}}.dump().c_str());
     else
       std::printf("%-28s %9.1f %14.2f\n", form.name, ms, ratio);
     std::fflush(stdout);

@@ -49,9 +49,15 @@ def ops_row(pair, row):
     return dict(op=compare(pair, row, "ms"))
 
 
+def forms_row(pair, row):
+    return dict(both=compare(pair, row, "fwd_bwd_ms"),
+                against_plain=median(pair.values("ours", row, "ratio").values()),
+                torch_against_plain=median(pair.values("torch", row, "ratio").values()))
+
+
 def results(pairs):
     """Every row of the table, as --json prints it; times are in ms."""
-    of, found = dict(attention=attention_row, training=training_row, ops=ops_row), []
+    of, found = dict(attention=attention_row, training=training_row, ops=ops_row, forms=forms_row), []
     for pair in pairs:
         for row in pair.row_names():
             figures = of[pair.group](pair, row)
@@ -128,6 +134,13 @@ def show_ops(rows, torch):
           for r in rows if "against_loops" in r])
 
 
+def show_forms(rows, torch):
+    show("forms of attention, 1x8x4096x64, forward and backward, ms; plain = 1: to the plain causal kernel of that side",
+         ["form", "threads", "ours", "plain = 1", *(["torch", "x", "spread", "plain = 1"] if torch else [])],
+         [[*r["head"], ours(r["both"]), ratio(r["against_plain"]),
+           *([*rival(r["both"]), ratio(r["torch_against_plain"])] if torch else [])] for r in rows])
+
+
 def print_table(about, found):
     torch = about["torch"]
     print(f"attngrad {'beside PyTorch ' + torch if torch else 'alone: there is no PyTorch'}, {about['date']}")
@@ -140,7 +153,8 @@ def print_table(about, found):
         first.setdefault((r["group"], r["name"]), len(first))
         r["head"] = [r["name"] + ("*" if r["under_load"] else ""), str(r["threads"])]
     found = sorted(found, key=lambda r: first[r["group"], r["name"]])  # a row's thread counts together
-    for group, show_group in dict(attention=show_attention, training=show_training, ops=show_ops).items():
+    for group, show_group in dict(attention=show_attention, training=show_training, ops=show_ops,
+                                  forms=show_forms).items():
         show_group([r for r in found if r["group"] == group], torch)
     if any(r["under_load"] for r in found):
         print("\n* other processes used more than 10 % of a core meanwhile, in one round at least")
