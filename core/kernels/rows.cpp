@@ -127,9 +127,87 @@ void cross_entropy_backward(const T* x, LogSumExp log_sum_exp, std::int64_t targ
   gx[target] -= T(scale * (1 - smoothing));
 }
 
+// `rows` rows at a time share what is loaded of x; two sums a row, so that enough are under way.
+template <class T, std::size_t rows>
+void dot_block(const T* x, const T* from, std::size_t stride, std::size_t width, T factor, T* y) {
+  using V = Batch<T>;
+  V sums[2 * rows];
+  unrolled<2 * rows>([&](auto i) { sums[i] = V(T(0)); });
+  std::size_t d = 0;
+  for (; d + 2 * V::size <= width; d += 2 * V::size) {
+    const V low = V::load_unaligned(x + d), high = V::load_unaligned(x + d + V::size);
+    unrolled<rows>([&](auto r) {
+      const T* row = from + r * stride + d;
+      sums[2 * r] = multiply_add(low, V::load_unaligned(row), sums[2 * r]);
+      sums[2 * r + 1] = multiply_add(high, V::load_unaligned(row + V::size), sums[2 * r + 1]);
+    });
+  }
+  for (; d + V::size <= width; d += V::size) {
+    const V low = V::load_unaligned(x + d);
+    unrolled<rows>([&](auto r) {
+      sums[2 * r] = multiply_add(low, V::load_unaligned(from + r * stride + d), sums[2 * r]);
+    });
+  }
+  unrolled<rows>([&](auto r) {
+    T sum = xsimd::hadd(sums[2 * r] + sums[2 * r + 1]);
+    for (std::size_t i = d; i < width; ++i) sum += x[i] * from[r * stride + i];
+    y[r] = factor * sum;
+  });
+}
+
+template <class T>
+void dots(const T* x, const T* rows, std::size_t stride, std::size_t count, std::size_t width,
+          T factor, T* y) {
+  constexpr std::size_t block = 4;
+  std::size_t j = 0;
+  for (; j + block <= count; j += block)
+    dot_block<T, block>(x, rows + j * stride, stride, width, factor, y + j);
+  for (; j < count; ++j) dot_block<T, 1>(x, rows + j * stride, stride, width, factor, y + j);
+}
+
+// y += the weighted sum of `rows` rows, each element in the order of the rows.
+template <class T, std::size_t rows>
+void add_row_block(const T* weights, const T* from, std::size_t stride, std::size_t width, T* y) {
+  using V = Batch<T>;
+  V weight[rows];
+  unrolled<rows>([&](auto r) { weight[r] = V(weights[r]); });
+  const auto sum_of = [&](auto load, V sum) {
+    unrolled<rows>([&](auto r) { sum = multiply_add(weight[r], load(from + r * stride), sum); });
+    return sum;
+  };
+  std::size_t d = 0;
+  for (; d + V::size <= width; d += V::size)
+    sum_of([&](const T* row) { return V::load_unaligned(row + d); }, V::load_unaligned(y + d))
+        .store_unaligned(y + d);
+  if (d == width) return;
+  Tail<T> tail, result;
+  const std::size_t rest = width - d;
+  result.store(sum_of([&](const T* row) { return tail.load(row + d, rest, T(0)); },
+                      result.load(y + d, rest, T(0))),
+               y + d, rest);
+}
+
+template <class T>
+void add_rows(const T* weights, const T* rows, std::size_t stride, std::size_t count,
+              std::size_t width, T* y) {
+  constexpr std::size_t block = 8;
+  std::size_t j = 0;
+  for (; j + block <= count; j += block)
+    add_row_block<T, block>(weights + j, rows + j * stride, stride, width, y);
+  for (; j < count; ++j) add_row_block<T, 1>(weights + j, rows + j * stride, stride, width, y);
+}
+
+template <class T>
+double powers(T* x, T top, std::size_t n) {
+  const Batch<T> shift(top);
+  map<T>([&](const auto& v) { return power_of(Batch<T>(v - shift)); }, x, n, x);
+  return sum_lanes<T>([](const auto& v) { return v; }, n, x);
+}
+
 template <class T>
 constexpr RowKernels<T> kernels{softmax<T>,   softmax_backward<T>,   log_sum_exp<T>,
-                                normalize<T>, normalize_backward<T>, cross_entropy_backward<T>};
+                                normalize<T>, normalize_backward<T>, cross_entropy_backward<T>,
+                                dots<T>,      add_rows<T>,           powers<T>};
 
 }  // namespace
 
