@@ -85,7 +85,10 @@ TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Rng& rng)
       dropout({.probability = o.dropout}) {}
 
 Variable TransformerBlock::operator()(const Variable& x, const Mask& mask, Rng* rng) const {
-  const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask, rng);
+  return add_halves(x, within(*this, attention)(within(*this, norm1)(x), mask, rng), rng);
+}
+
+Variable TransformerBlock::add_halves(const Variable& x, const Variable& attended, Rng* rng) const {
   const auto [middle, normed] =
       within(*this, norm2, [&](const Norm& norm) { return norm.add(x, dropout(attended, rng)); });
   const Variable fed = within(*this, feed_forward)(normed);
@@ -122,6 +125,10 @@ Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
   }
   x = dropout(x, rng);
   for (const TransformerBlock& block : blocks) x = within(*this, block)(x, mask(), rng);
+  return to_logits(x);
+}
+
+Variable Transformer::to_logits(const Variable& x) const {
   const Variable last = within(*this, norm)(x);
   return head ? within(*this, *head)(last) : linear(last, token_embedding.weight);
 }

@@ -6,6 +6,7 @@
 #include "layers/embedding.hpp"
 #include "layers/feed_forward.hpp"
 #include "layers/normalization.hpp"
+#include "layers/transformer_cache.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -30,6 +31,9 @@ struct TransformerBlock : Layer {
 
   TransformerBlock(const TransformerBlockOptions& options, Rng& rng);
   Variable operator()(const Variable& x, const Mask& mask, Rng* rng = nullptr) const;
+  // The same for new tokens that go on from a cache (MultiHeadAttention::decode).
+  Variable decode(const Variable& x, const std::vector<std::size_t>& counts, KeyValueCache& cache,
+                  const Mask& mask) const;
 
   void visit(auto&& f) {
     f("norm1", norm1);
@@ -37,6 +41,9 @@ struct TransformerBlock : Layer {
     f("norm2", norm2);
     f("feed_forward", feed_forward);
   }
+
+ private:
+  Variable add_halves(const Variable& x, const Variable& attended, Rng* rng) const;
 };
 
 enum class NormKind { layer, rms };
@@ -93,6 +100,21 @@ struct Transformer : Layer {
   // Which keys a query sees.
   Mask mask() const;
 
+  // An empty cache for so many rows of up to `capacity` tokens, the context unless given. Throws
+  // ArgumentError for no rows and for a capacity of 0 or above the context.
+  TransformerCache make_cache(std::size_t batch,
+                              std::optional<std::size_t> capacity = std::nullopt) const;
+  // The logits of new tokens, which follow those in the cache and are in it afterwards: what a call
+  // with the whole sequences gives in their places, without dropout. tokens: (batch, new), any
+  // number of new ones from 1 on, so a prompt may come in pieces; logits: (batch, new, vocabulary).
+  // Rows of different lengths are padded at their ends: of row b the first counts[b] tokens are
+  // new, by default all, maybe none; the others may be any token, and their logits mean nothing.
+  // A call that throws leaves the cache as it was: TapeError while a Tape records, for there is no
+  // gradient; ArgumentError where room is short; ShapeError for another batch.
+  Variable decode(const Indices& tokens, TransformerCache& cache) const;
+  Variable decode(const Indices& tokens, const std::vector<std::size_t>& counts,
+                  TransformerCache& cache) const;
+
   void visit(auto&& f) {
     f("token_embedding", token_embedding);
     f("position_embedding", position_embedding);
@@ -100,6 +122,9 @@ struct Transformer : Layer {
     f("norm", norm);
     f("head", head);
   }
+
+ private:
+  Variable to_logits(const Variable& x) const;
 };
 
 }  // namespace ATTNGRAD_PRECISION
