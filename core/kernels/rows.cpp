@@ -127,74 +127,111 @@ void cross_entropy_backward(const T* x, LogSumExp log_sum_exp, std::int64_t targ
   gx[target] -= T(scale * (1 - smoothing));
 }
 
-// `rows` rows at a time share what is loaded of x; two sums a row, so that enough are under way.
-template <class T, std::size_t rows>
-void dot_block(const T* x, const T* from, std::size_t stride, std::size_t width, T factor, T* y) {
+// The last columns of a row, fewer than a vector: what follows them in memory, up to the end of all
+// rows, is read too and stands in the lanes behind.
+template <class T>
+Batch<T> load_rest(const T* from, const T* end, std::size_t count) {
+  constexpr auto lanes = std::ptrdiff_t(Batch<T>::size);
+  return end - from >= lanes ? Batch<T>::load_unaligned(from) : Tail<T>().load(from, count, T(0));
+}
+
+// As many rows as a vector has lanes share what is loaded of x, each with a sum of its own: enough
+// are under way, and the sums over the lanes of all of them are taken at once. `row(r)` is row r.
+template <class T, class Row>
+Batch<T> dot_block(const T* x, Row row, std::size_t width, const T* end) {
   using V = Batch<T>;
-  V sums[2 * rows];
-  unrolled<2 * rows>([&](auto i) { sums[i] = V(T(0)); });
+  static constexpr LaneNumbers<T> lane_numbers;
+  V sums[V::size];
+  unrolled<V::size>([&](auto r) { sums[r] = V(T(0)); });
   std::size_t d = 0;
-  for (; d + 2 * V::size <= width; d += 2 * V::size) {
-    const V low = V::load_unaligned(x + d), high = V::load_unaligned(x + d + V::size);
-    unrolled<rows>([&](auto r) {
-      const T* row = from + r * stride + d;
-      sums[2 * r] = multiply_add(low, V::load_unaligned(row), sums[2 * r]);
-      sums[2 * r + 1] = multiply_add(high, V::load_unaligned(row + V::size), sums[2 * r + 1]);
-    });
-  }
   for (; d + V::size <= width; d += V::size) {
-    const V low = V::load_unaligned(x + d);
-    unrolled<rows>([&](auto r) {
-      sums[2 * r] = multiply_add(low, V::load_unaligned(from + r * stride + d), sums[2 * r]);
+    const V part = V::load_unaligned(x + d);
+    unrolled<V::size>(
+        [&](auto r) { sums[r] = multiply_add(part, V::load_unaligned(row(r) + d), sums[r]); });
+  }
+  if (d < width) {
+    const std::size_t rest = width - d;
+    const V part = Tail<T>().load(x + d, rest, T(0)), zero(T(0));
+    const auto inside = V::load_aligned(lane_numbers.numbers) < V(T(rest));
+    unrolled<V::size>([&](auto r) {
+      sums[r] = multiply_add(part, xsimd::select(inside, load_rest(row(r) + d, end, rest), zero),
+                             sums[r]);
     });
   }
-  unrolled<rows>([&](auto r) {
-    T sum = xsimd::hadd(sums[2 * r] + sums[2 * r + 1]);
-    for (std::size_t i = d; i < width; ++i) sum += x[i] * from[r * stride + i];
-    y[r] = factor * sum;
-  });
+  return xsimd::haddp(sums);
 }
 
 template <class T>
 void dots(const T* x, const T* rows, std::size_t stride, std::size_t count, std::size_t width,
           T factor, T* y) {
-  constexpr std::size_t block = 4;
+  using V = Batch<T>;
+  const V f(factor);
   std::size_t j = 0;
-  for (; j + block <= count; j += block)
-    dot_block<T, block>(x, rows + j * stride, stride, width, factor, y + j);
-  for (; j < count; ++j) dot_block<T, 1>(x, rows + j * stride, stride, width, factor, y + j);
+  for (; j + V::size <= count; j += V::size) {
+    const T* first = rows + j * stride;
+    const T* end = rows + (count - 1) * stride + width;
+    (f * dot_block(
+             x, [=](std::size_t r) { return first + r * stride; }, width, end))
+        .store_unaligned(y + j);
+  }
+  if (j == count) return;
+  const std::size_t rest = count - j;  // the last row stands for those that are not there
+  const auto row = [=](std::size_t r) { return rows + (j + (r < rest ? r : rest - 1)) * stride; };
+  Tail<T>().store(f * dot_block(x, row, width, row(rest) + width), y + j, rest);
 }
 
-// y += the weighted sum of `rows` rows, each element in the order of the rows.
-template <class T, std::size_t rows>
-void add_row_block(const T* weights, const T* from, std::size_t stride, std::size_t width, T* y) {
+// The weighted sum of all rows, as many columns as `vectors` vectors hold: even and odd rows have
+// sums of their own, so that enough are under way. load(row, v) is vector v of a row.
+template <class T, std::size_t vectors, class Load>
+auto sum_of_rows(const T* weights, const T* rows, std::size_t stride, std::size_t count,
+                 Load load) {
   using V = Batch<T>;
-  V weight[rows];
-  unrolled<rows>([&](auto r) { weight[r] = V(weights[r]); });
-  const auto sum_of = [&](auto load, V sum) {
-    unrolled<rows>([&](auto r) { sum = multiply_add(weight[r], load(from + r * stride), sum); });
-    return sum;
-  };
-  std::size_t d = 0;
-  for (; d + V::size <= width; d += V::size)
-    sum_of([&](const T* row) { return V::load_unaligned(row + d); }, V::load_unaligned(y + d))
-        .store_unaligned(y + d);
-  if (d == width) return;
-  Tail<T> tail, result;
-  const std::size_t rest = width - d;
-  result.store(sum_of([&](const T* row) { return tail.load(row + d, rest, T(0)); },
-                      result.load(y + d, rest, T(0))),
-               y + d, rest);
+  struct Sums {
+    V of[vectors];
+  } even, odd;
+  unrolled<vectors>([&](auto v) { even.of[v] = odd.of[v] = V(T(0)); });
+  std::size_t j = 0;
+  for (; j + 2 <= count; j += 2) {
+    const V first(weights[j]), second(weights[j + 1]);
+    unrolled<vectors>([&](auto v) {
+      even.of[v] = multiply_add(first, load(rows + j * stride, v), even.of[v]);
+      odd.of[v] = multiply_add(second, load(rows + (j + 1) * stride, v), odd.of[v]);
+    });
+  }
+  if (j < count)
+    unrolled<vectors>([&](auto v) {
+      even.of[v] = multiply_add(V(weights[j]), load(rows + j * stride, v), even.of[v]);
+    });
+  unrolled<vectors>([&](auto v) { even.of[v] = even.of[v] + odd.of[v]; });
+  return even;
 }
 
 template <class T>
 void add_rows(const T* weights, const T* rows, std::size_t stride, std::size_t count,
               std::size_t width, T* y) {
-  constexpr std::size_t block = 8;
-  std::size_t j = 0;
-  for (; j + block <= count; j += block)
-    add_row_block<T, block>(weights + j, rows + j * stride, stride, width, y);
-  for (; j < count; ++j) add_row_block<T, 1>(weights + j, rows + j * stride, stride, width, y);
+  using V = Batch<T>;
+  std::size_t d = 0;
+  const auto strip = [&](auto vectors) {
+    const auto load = [](const T* row, std::size_t v) {
+      return V::load_unaligned(row + v * V::size);
+    };
+    const auto sums = sum_of_rows<T, vectors>(weights, rows + d, stride, count, load);
+    unrolled<vectors>([&](auto v) {
+      T* to = y + d + v * V::size;
+      (V::load_unaligned(to) + sums.of[v]).store_unaligned(to);
+    });
+    d += vectors * V::size;
+  };
+  while (d + 4 * V::size <= width) strip(std::integral_constant<std::size_t, 4>());
+  while (d + V::size <= width) strip(std::integral_constant<std::size_t, 1>());
+  if (d == width || count == 0) return;
+  Tail<T> tail;
+  const std::size_t rest = width - d;
+  const auto load = [rest, end = rows + (count - 1) * stride + width](const T* row, std::size_t) {
+    return load_rest(row, end, rest);
+  };
+  const V sum = sum_of_rows<T, 1>(weights, rows + d, stride, count, load).of[0];
+  tail.store(tail.load(y + d, rest, T(0)) + sum, y + d, rest);
 }
 
 template <class T>
