@@ -39,6 +39,18 @@ std::string name_of(const void* parent, const void* child) {
   return found;
 }
 
+// What f returns, which capture() is offered.
+template <class F>
+decltype(auto) offered(F&& f) {
+  if constexpr (std::same_as<decltype(f()), Variable>) {
+    Variable y = f();
+    offer("", [&] { return y; });
+    return y;
+  } else {
+    return f();
+  }
+}
+
 template <class Parent, class Child>
 struct Call {
   const Parent& parent;
@@ -47,13 +59,8 @@ struct Call {
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) const {
     const PathScope scope(&parent, &child, name_of<Parent>);
-    if constexpr (std::same_as<decltype(child(std::forward<Arguments>(arguments)...)), Variable>) {
-      Variable y = child(std::forward<Arguments>(arguments)...);
-      offer("", [&] { return y; });
-      return y;
-    } else {
-      return child(std::forward<Arguments>(arguments)...);
-    }
+    return offered(
+        [&]() -> decltype(auto) { return child(std::forward<Arguments>(arguments)...); });
   }
 };
 
@@ -66,11 +73,11 @@ calling::Call<Parent, Child> within(const Parent& parent, const Child& child) {
   return {parent, child};
 }
 
-// The same for something else than a call: f(child), whose errors name the child.
+// The same for something else than a call: f(child).
 template <class Parent, class Child, class F>
 decltype(auto) within(const Parent& parent, const Child& child, F&& f) {
   const PathScope scope(&parent, &child, calling::name_of<Parent>);
-  return f(child);
+  return calling::offered([&]() -> decltype(auto) { return f(child); });
 }
 
 // A layer of its own with the same options and parameter values. For layers that keep their

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "layers/attention/composed.hpp"
+#include "layers/attention/decode.hpp"
 #include "layers/attention/flash.hpp"
 #include "layers/attention/fused.hpp"
 #include "layers/dropout.hpp"

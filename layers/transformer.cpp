@@ -113,15 +113,24 @@ TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Rng& rng)
       dropout({.probability = o.dropout}) {}
 
 Variable TransformerBlock::operator()(const Variable& x, const Mask& mask, Rng* rng) const {
-  const Variable attended = within(*this, attention)(within(*this, norm1)(x), mask, rng);
-  const auto [middle, normed] =
-      within(*this, norm2, [&](const Norm& norm) { return norm.add(x, dropout(attended, rng)); });
-  const Variable fed = within(*this, feed_forward)(normed);
-  return middle + dropout(fed, rng);
+  const auto attend = [&](const MultiHeadAttention& layer, const Variable& normed) {
+    return layer(normed, mask, rng);
+  };
+  return run(x, attend, rng);
 }
 
-Variable TransformerBlock::attended(const Variable& x, const Mask& mask, Rng* rng) const {
-  return dropout(within(*this, attention)(within(*this, norm1)(x), mask, rng), rng);
+Variable TransformerBlock::run(const Variable& x, const Attend& attend, Rng* rng) const {
+  const Variable change = attended(x, attend, rng);
+  const auto [middle, normed] =
+      within(*this, norm2, [&](const Norm& norm) { return norm.add(x, change); });
+  return middle + dropout(within(*this, feed_forward)(normed), rng);
+}
+
+Variable TransformerBlock::attended(const Variable& x, const Attend& attend, Rng* rng) const {
+  const Variable normed = within(*this, norm1)(x);
+  return dropout(within(*this, attention,
+                        [&](const MultiHeadAttention& layer) { return attend(layer, normed); }),
+                 rng);
 }
 
 Variable TransformerBlock::fed_forward(const Variable& x, Rng* rng) const {
@@ -148,17 +157,30 @@ Mask Transformer::mask() const {
   return options.window ? sliding_window(*options.window - 1, 0) : causal();
 }
 
-Variable Transformer::through_blocks(Variable x, Rng* rng) const {
+Variable Transformer::through_blocks(Variable x, const Attend& attend, Rng* rng) const {
+  const auto in_block = [&](std::size_t i, auto&& f) {
+    return within(*this, blocks[i], [&](const TransformerBlock& block) {
+      return f(block, [&](const MultiHeadAttention& layer, const Variable& normed) {
+        return attend(i, layer, normed);
+      });
+    });
+  };
   if (!residuals) {
-    for (const TransformerBlock& block : blocks) x = within(*this, block)(x, mask(), rng);
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      x = in_block(i, [&](const auto& block, const auto& how) { return block.run(x, how, rng); });
     return x;
   }
   ResidualSources sources(*residuals, x);
-  for (std::size_t i = 0; i < 2 * blocks.size(); ++i) {
-    const Variable h = within(*this, *residuals, [&](const auto&) { return sources.next(); });
-    sources.add(within(*this, blocks[i / 2], [&](const TransformerBlock& block) {
-      return i % 2 == 0 ? block.attended(h, mask(), rng) : block.fed_forward(h, rng);
-    }));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const auto next = [&] {
+      return within(*this, *residuals, [&](const auto&) { return sources.next(); });
+    };
+    const Variable first = next();
+    sources.add(in_block(
+        i, [&](const auto& block, const auto& how) { return block.attended(first, how, rng); }));
+    const Variable second = next();
+    sources.add(in_block(
+        i, [&](const auto& block, const auto&) { return block.fed_forward(second, rng); }));
   }
   return within(*this, *residuals, [&](const auto&) { return sources.result(); });
 }
@@ -172,7 +194,14 @@ Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
     const auto time = std::ptrdiff_t(tokens.shape()[1]);
     x = x + slice(position_embedding->weight, 0, {.start = 0, .stop = time});
   }
-  const Variable last = within(*this, norm)(through_blocks(dropout(x, rng), rng));
+  const auto attend = [&](std::size_t, const MultiHeadAttention& layer, const Variable& normed) {
+    return layer(normed, mask(), rng);
+  };
+  return to_logits(through_blocks(dropout(x, rng), attend, rng));
+}
+
+Variable Transformer::to_logits(const Variable& x) const {
+  const Variable last = within(*this, norm)(x);
   return head ? within(*this, *head)(last) : linear(last, token_embedding.weight);
 }
 

@@ -7,6 +7,7 @@
 #include "layers/feed_forward.hpp"
 #include "layers/normalization.hpp"
 #include "layers/residual/attention_residuals.hpp"
+#include "layers/transformer_cache.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -31,8 +32,12 @@ struct TransformerBlock : Layer {
 
   TransformerBlock(const TransformerBlockOptions& options, Rng& rng);
   Variable operator()(const Variable& x, const Mask& mask, Rng* rng = nullptr) const;
-  // What each half adds, for who sums otherwise.
-  Variable attended(const Variable& x, const Mask& mask, Rng* rng) const;
+
+  // How what is new attends: to itself, or to a cache too.
+  using Attend = std::function<Variable(const MultiHeadAttention&, const Variable& x)>;
+  // The call with attention of that kind; and what each half adds, for who sums otherwise.
+  Variable run(const Variable& x, const Attend& attend, Rng* rng) const;
+  Variable attended(const Variable& x, const Attend& attend, Rng* rng) const;
   Variable fed_forward(const Variable& x, Rng* rng) const;
 
   void visit(auto&& f) {
@@ -120,6 +125,21 @@ struct Transformer : Layer {
   // Which keys a query sees.
   Mask mask() const;
 
+  // An empty cache for so many rows of up to `capacity` tokens, the context unless given. Throws
+  // ArgumentError for no rows and for a capacity of 0 or above the context.
+  TransformerCache make_cache(std::size_t batch,
+                              std::optional<std::size_t> capacity = std::nullopt) const;
+  // The logits of new tokens, which follow those in the cache and are in it afterwards: what a call
+  // with the whole sequences gives in their places, without dropout. tokens: (batch, new), any
+  // number of new ones from 1 on, so a prompt may come in pieces; logits: (batch, new, vocabulary).
+  // Rows of different lengths are padded at their ends: of row b the first counts[b] tokens are
+  // new, by default all, maybe none; the others may be any token, and their logits mean nothing.
+  // A call that throws leaves the cache as it was: TapeError while a Tape records, for there is no
+  // gradient; ArgumentError where room is short; ShapeError for another batch.
+  Variable decode(const Indices& tokens, TransformerCache& cache) const;
+  Variable decode(const Indices& tokens, const std::vector<std::size_t>& counts,
+                  TransformerCache& cache) const;
+
   void visit(auto&& f) {
     f("token_embedding", token_embedding);
     f("position_embedding", position_embedding);
@@ -130,7 +150,11 @@ struct Transformer : Layer {
   }
 
  private:
-  Variable through_blocks(Variable x, Rng* rng) const;
+  // attend: also told which block it is for
+  using Attend =
+      std::function<Variable(std::size_t block, const MultiHeadAttention&, const Variable& x)>;
+  Variable through_blocks(Variable x, const Attend& attend, Rng* rng) const;
+  Variable to_logits(const Variable& x) const;
 };
 
 // How many numbers a transformer with these options would learn, without making one.

@@ -134,10 +134,131 @@ void cross_entropy_backward(const T* x, LogSumExp log_sum_exp, std::int64_t targ
   gx[target] -= T(scale * (1 - smoothing));
 }
 
+// The last columns of a row, fewer than a vector: what follows them in memory, up to the end of all
+// rows, is read too and stands in the lanes behind.
 template <class T>
-constexpr RowKernels<T> kernels{
-    softmax<T>,   softmax_backward<T>,   log_sum_exp<T>,           dot<T>,
-    normalize<T>, normalize_backward<T>, cross_entropy_backward<T>};
+Batch<T> load_rest(const T* from, const T* end, std::size_t count) {
+  constexpr auto lanes = std::ptrdiff_t(Batch<T>::size);
+  return end - from >= lanes ? Batch<T>::load_unaligned(from) : Tail<T>().load(from, count, T(0));
+}
+
+// As many rows as a vector has lanes share what is loaded of x, each with a sum of its own: enough
+// are under way, and the sums over the lanes of all of them are taken at once. `row(r)` is row r.
+template <class T, class Row>
+Batch<T> dot_block(const T* x, Row row, std::size_t width, const T* end) {
+  using V = Batch<T>;
+  static constexpr LaneNumbers<T> lane_numbers;
+  V sums[V::size];
+  unrolled<V::size>([&](auto r) { sums[r] = V(T(0)); });
+  std::size_t d = 0;
+  for (; d + V::size <= width; d += V::size) {
+    const V part = V::load_unaligned(x + d);
+    unrolled<V::size>(
+        [&](auto r) { sums[r] = multiply_add(part, V::load_unaligned(row(r) + d), sums[r]); });
+  }
+  if (d < width) {
+    const std::size_t rest = width - d;
+    const V part = Tail<T>().load(x + d, rest, T(0)), zero(T(0));
+    const auto inside = V::load_aligned(lane_numbers.numbers) < V(T(rest));
+    unrolled<V::size>([&](auto r) {
+      sums[r] = multiply_add(part, xsimd::select(inside, load_rest(row(r) + d, end, rest), zero),
+                             sums[r]);
+    });
+  }
+  return xsimd::haddp(sums);
+}
+
+template <class T>
+void dots(const T* x, const T* rows, std::size_t stride, std::size_t count, std::size_t width,
+          T factor, T* y) {
+  using V = Batch<T>;
+  const V f(factor);
+  std::size_t j = 0;
+  for (; j + V::size <= count; j += V::size) {
+    const T* first = rows + j * stride;
+    const T* end = rows + (count - 1) * stride + width;
+    (f * dot_block(
+             x, [=](std::size_t r) { return first + r * stride; }, width, end))
+        .store_unaligned(y + j);
+  }
+  if (j == count) return;
+  const std::size_t rest = count - j;  // the last row stands for those that are not there
+  const auto row = [=](std::size_t r) { return rows + (j + (r < rest ? r : rest - 1)) * stride; };
+  Tail<T>().store(f * dot_block(x, row, width, row(rest) + width), y + j, rest);
+}
+
+// The weighted sum of all rows, as many columns as `vectors` vectors hold: even and odd rows have
+// sums of their own, so that enough are under way. load(row, v) is vector v of a row.
+template <class T, std::size_t vectors, class Load>
+auto sum_of_rows(const T* weights, const T* rows, std::size_t stride, std::size_t count,
+                 Load load) {
+  using V = Batch<T>;
+  struct Sums {
+    V of[vectors];
+  } even, odd;
+  unrolled<vectors>([&](auto v) { even.of[v] = odd.of[v] = V(T(0)); });
+  std::size_t j = 0;
+  for (; j + 2 <= count; j += 2) {
+    const V first(weights[j]), second(weights[j + 1]);
+    unrolled<vectors>([&](auto v) {
+      even.of[v] = multiply_add(first, load(rows + j * stride, v), even.of[v]);
+      odd.of[v] = multiply_add(second, load(rows + (j + 1) * stride, v), odd.of[v]);
+    });
+  }
+  if (j < count)
+    unrolled<vectors>([&](auto v) {
+      even.of[v] = multiply_add(V(weights[j]), load(rows + j * stride, v), even.of[v]);
+    });
+  unrolled<vectors>([&](auto v) { even.of[v] = even.of[v] + odd.of[v]; });
+  return even;
+}
+
+template <class T>
+void add_rows(const T* weights, const T* rows, std::size_t stride, std::size_t count,
+              std::size_t width, T* y) {
+  using V = Batch<T>;
+  std::size_t d = 0;
+  const auto strip = [&](auto vectors) {
+    const auto load = [](const T* row, std::size_t v) {
+      return V::load_unaligned(row + v * V::size);
+    };
+    const auto sums = sum_of_rows<T, vectors>(weights, rows + d, stride, count, load);
+    unrolled<vectors>([&](auto v) {
+      T* to = y + d + v * V::size;
+      (V::load_unaligned(to) + sums.of[v]).store_unaligned(to);
+    });
+    d += vectors * V::size;
+  };
+  while (d + 4 * V::size <= width) strip(std::integral_constant<std::size_t, 4>());
+  while (d + V::size <= width) strip(std::integral_constant<std::size_t, 1>());
+  if (d == width || count == 0) return;
+  Tail<T> tail;
+  const std::size_t rest = width - d;
+  const auto load = [rest, end = rows + (count - 1) * stride + width](const T* row, std::size_t) {
+    return load_rest(row, end, rest);
+  };
+  const V sum = sum_of_rows<T, 1>(weights, rows + d, stride, count, load).of[0];
+  tail.store(tail.load(y + d, rest, T(0)) + sum, y + d, rest);
+}
+
+template <class T>
+double powers(T* x, T top, std::size_t n) {
+  const Batch<T> shift(top);
+  map<T>([&](const auto& v) { return power_of(Batch<T>(v - shift)); }, x, n, x);
+  return sum_lanes<T>([](const auto& v) { return v; }, n, x);
+}
+
+template <class T>
+constexpr RowKernels<T> kernels{softmax<T>,
+                                softmax_backward<T>,
+                                log_sum_exp<T>,
+                                dot<T>,
+                                normalize<T>,
+                                normalize_backward<T>,
+                                cross_entropy_backward<T>,
+                                dots<T>,
+                                add_rows<T>,
+                                powers<T>};
 
 }  // namespace
 

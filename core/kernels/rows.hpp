@@ -1,5 +1,5 @@
-// Vectorised loops over one row: softmax, norms, cross-entropy. Compiled for several instruction
-// sets and chosen at run time, like vector.hpp.
+// Vectorised loops over one row: softmax, norms, cross-entropy, and what one query of attention
+// needs. Compiled for several instruction sets and chosen at run time, like vector.hpp.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +44,16 @@ struct RowKernels {
   // is 1 - smoothing at the target plus smoothing / n everywhere
   void (*cross_entropy_backward)(const T* x, LogSumExp log_sum_exp, std::int64_t target,
                                  double smoothing, double scale, T* gx, std::size_t n);
+
+  // y[j] = factor * sum over d of x[d] rows[j * stride + d], for `count` rows of `width` numbers.
+  void (*dots)(const T* x, const T* rows, std::size_t stride, std::size_t count, std::size_t width,
+               T factor, T* y);
+  // y[d] += sum over j of weights[j] rows[j * stride + d].
+  void (*add_rows)(const T* weights, const T* rows, std::size_t stride, std::size_t count,
+                   std::size_t width, T* y);
+  // x becomes exp(x - top), of which a power below exp(-60) counts as 0 (tile.hpp); returns their
+  // sum. top is not below any x by more than a few, and not -infinity.
+  double (*powers)(T* x, T top, std::size_t n);
 };
 
 // The kernels of the same instruction set as vector_kernels().

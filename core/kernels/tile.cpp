@@ -194,15 +194,6 @@ void scale_rows(T* x, std::size_t stride, std::size_t rows, std::size_t columns,
 
 // ---- scores -----------------------------------------------------------------------------------
 
-// exp(x), and 0 below exp(-60): beside a row's largest power, near 1, that is far less than
-// rounding, and its products would be denormal numbers, on which processors take a hundred times
-// longer.
-template <class V>
-V power_of(const V& x) {
-  using T = typename V::value_type;
-  return xsimd::select(x < V(T(-60)), V(T(0)), exp_bounded(x));
-}
-
 // `vectors` vectors of queries at a time: their maxima and sums are chains of their own.
 template <class T, std::size_t vectors>
 bool softmax_columns(ScoreTile<T> s, T* top, T* total, T* factors) {

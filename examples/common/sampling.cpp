@@ -30,14 +30,21 @@ void continue_text(const ag::Transformer& model, std::vector<std::int64_t> token
                    std::size_t count, const SamplingOptions& options, ag::Rng& rng,
                    const std::function<void(std::int64_t)>& take) {
   ag::check_argument(!tokens.empty(), "continue_text: the prompt must not be empty");
+  const std::size_t context = model.options.context;
+  ag::TransformerCache cache = model.make_cache(1);
+  std::size_t unread = std::min(tokens.size(), context);  // the last ones
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t time = std::min(tokens.size(), model.options.context);
-    ag::Indices window = ag::Indices::from_shape({1, time});
-    std::copy(tokens.end() - std::ptrdiff_t(time), tokens.end(), window.data());
-    const ag::Variable logits = model(window);
+    if (cache.lengths()[0] + unread > context) {
+      cache.clear();
+      unread = (context + 1) / 2;
+    }
+    ag::Indices next = ag::Indices::from_shape({1, unread});
+    std::copy(tokens.end() - std::ptrdiff_t(unread), tokens.end(), next.data());
+    const ag::Variable logits = model.decode(next, cache);
     const std::size_t classes = logits.size(-1);
     tokens.push_back(
-        sample_token(logits.value().data() + (time - 1) * classes, classes, options, rng));
+        sample_token(logits.value().data() + (unread - 1) * classes, classes, options, rng));
+    unread = 1;
     take(tokens.back());
   }
 }

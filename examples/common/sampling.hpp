@@ -17,8 +17,9 @@ struct SamplingOptions {
 std::int64_t sample_token(const ag::Real* logits, std::size_t count, const SamplingOptions& options,
                           ag::Rng& rng);
 
-// Continues the prompt by `count` tokens, handing each to `take` as it comes. The model sees the
-// last `context` tokens.
+// Continues the prompt by `count` tokens, handing each to `take` as it comes. The model reads each
+// token once, into a cache, and sees the last `context` tokens of the prompt; when the cache is
+// full it is cleared, and the model goes on from the last half of what it held.
 void continue_text(const ag::Transformer& model, std::vector<std::int64_t> prompt,
                    std::size_t count, const SamplingOptions& options, ag::Rng& rng,
                    const std::function<void(std::int64_t)>& take);

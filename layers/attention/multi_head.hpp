@@ -3,6 +3,7 @@
 
 #include "layers/attention/attention_scores.hpp"
 #include "layers/attention/flash.hpp"
+#include "layers/attention/key_value_cache.hpp"
 #include "layers/attention/multi_token_layer.hpp"
 #include "layers/attention/rotary.hpp"
 #include "layers/linear.hpp"
@@ -54,6 +55,22 @@ struct MultiHeadAttention : Layer {
 
   MultiHeadAttention(const MultiHeadAttentionOptions& options, Rng& rng);
   Variable operator()(const Variable& x, const Mask& mask = {}, Rng* rng = nullptr) const;
+
+  // A cache of this layer's keys and values for so many rows of up to `capacity` tokens.
+  KeyValueCache make_cache(std::size_t batch, std::size_t capacity) const;
+  // The outputs of new tokens, which attend to those in the cache and to each other, and are in it
+  // afterwards: what a call with the whole sequence and the same mask gives in their places. x:
+  // (batch, new, width) with any number of new tokens from 1 on; y shaped like it. Of row b the
+  // first counts[b] are new, by default all, and the others padding, whose output means nothing.
+  // Mask and scores count positions by slots of the cache. No dropout. A single new token runs
+  // decode_attention in the place of flash_attention and fused_attention. A call that throws leaves
+  // the cache as it was: TapeError while a Tape records, for there is no gradient; ArgumentError
+  // where room or rotary positions are short, for a cache of another layer and for a mask given
+  // pair by pair; ShapeError for another x. Offers capture() "weights": (batch, heads, new,
+  // longest), but not of multi-token attention.
+  Variable decode(const Variable& x, KeyValueCache& cache, const Mask& mask = causal()) const;
+  Variable decode(const Variable& x, const std::vector<std::size_t>& counts, KeyValueCache& cache,
+                  const Mask& mask = causal()) const;
 
   void visit(auto&& f) {
     f("qkv", qkv);

@@ -67,8 +67,16 @@ MultiTokenMixer::MultiTokenMixer(const Options& o, Rng& rng)
 
 Variable MultiTokenMixer::operator()(const AttentionInputs& inputs,
                                      const AttentionOptions& call) const {
+  return finished(options.multi_token.kernel(inputs, mixing(), call));
+}
+
+Variable MultiTokenMixer::decode(const AttentionInputs& inputs, const AttentionOptions& call,
+                                 const Continuation& rows, TokenRows& known) const {
+  return finished(multi_token_decode(inputs, mixing(), call, rows, known));
+}
+
+Variable MultiTokenMixer::finished(const Variable& y) const {
   const MultiTokenOptions& o = options.multi_token;
-  const Variable y = o.kernel(inputs, mixing(), call);
   if (!norm.holds_value() && !o.depth && !gate.holds_value()) return y;
   Variable heads = reshape(y, Shape{y.size(0), y.size(1), options.heads, options.width});
   if (norm.holds_value()) heads = rms_norm(heads, norm, o.norm_epsilon);

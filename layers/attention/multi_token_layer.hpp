@@ -2,7 +2,7 @@
 // to the output of each head.
 #pragma once
 
-#include "layers/attention/multi_token.hpp"
+#include "layers/attention/multi_token_decode.hpp"
 #include "layers/layer.hpp"
 
 namespace attngrad {
@@ -53,6 +53,12 @@ struct MultiTokenMixer : Layer {
 
   // (batch, time, heads * width). The options take no score steps and no sink.
   Variable operator()(const AttentionInputs& inputs, const AttentionOptions& call) const;
+  // Of new queries that go on from a cache, with the rows that it keeps (multi_token_decode).
+  Variable decode(const AttentionInputs& inputs, const AttentionOptions& call,
+                  const Continuation& rows, TokenRows& known) const;
+  TokenRows empty_rows(std::size_t batch, std::size_t capacity) const {
+    return TokenRows(mixing(), batch, options.heads, capacity);
+  }
   // What the values are multiplied by: (batch, heads, queries, keys), before dropout; not recorded.
   Variable weights(const AttentionInputs& inputs, const AttentionOptions& call) const;
 
@@ -69,6 +75,7 @@ struct MultiTokenMixer : Layer {
   }
 
  private:
+  Variable finished(const Variable& y) const;  // norm, depth and gate
   TokenMixing mixing() const {
     return {key_query, head_mixing, key_query_after, head_mixing_after};
   }

@@ -6,6 +6,7 @@
 #include "core/kernels/vector.hpp"
 #include "core/parallel.hpp"
 #include "layers/attention/block_product.hpp"
+#include "layers/attention/multi_token_unit.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -13,45 +14,6 @@ namespace {
 
 using kernels::HeadView;
 using kernels::vector_kernels;
-
-// Scores, or weights, of some heads: those of the queries first, ..., end - 1 and the first `keys`
-// keys.
-class Planes {
- public:
-  Planes(std::size_t heads, std::size_t first, std::size_t end, std::size_t keys)
-      : heads_(heads), first_(first), end_(end), keys_(keys) {
-    numbers_ = uninitialized({heads, end - first, keys});
-  }
-
-  std::size_t heads() const { return heads_; }
-  std::size_t first() const { return first_; }
-  std::size_t end() const { return end_; }
-  std::size_t rows() const { return end_ - first_; }
-  std::size_t keys() const { return keys_; }
-  std::size_t plane_size() const { return rows() * keys_; }
-  Real* row(std::size_t head, std::size_t query) {
-    return numbers_.data() + (head * rows() + query - first_) * keys_;
-  }
-  const Real* row(std::size_t head, std::size_t query) const {
-    return const_cast<Planes*>(this)->row(head, query);
-  }
-  void clear() { numbers_.fill(Real(0)); }
-
- private:
-  std::size_t heads_, first_, end_, keys_;
-  Array numbers_;
-};
-using PlanesPointer = std::shared_ptr<Planes>;
-
-std::size_t reach(const Variable& kernel) { return kernel.holds_value() ? kernel.size(1) - 1 : 0; }
-std::size_t group_of(const Variable& mix) { return mix.holds_value() ? mix.size(1) : 1; }
-std::size_t before(std::size_t query, std::size_t rows) { return query - std::min(query, rows); }
-
-// The part of a head that holds some times.
-template <class T>
-HeadView<T> times(const HeadView<T>& v, std::size_t first, std::size_t end) {
-  return {v.data + first * v.stride, end - first, v.width, v.stride};
-}
 
 // Calls body(from, to) for the rows of a strip and those beside it, each apart: so the products
 // have the same sizes, and bits, with any kernels.
@@ -68,68 +30,7 @@ void inner_products(Real factor, const HeadView<const Real>& a, const HeadView<c
                       {b.data, b.stride, true}, 0, to, b.length);
 }
 
-// Heads of one batch row that belong together, because they are mixed or share a key head.
-class Unit {
- public:
-  Unit(const MultiTokenCall& c, std::size_t batch, std::size_t first_head, std::size_t heads)
-      : c_(c), batch_(batch), first_head_(first_head), heads_(heads) {}
-
-  // What the strip of queries begin, ..., end - 1 needs on the way.
-  struct Strip {
-    PlanesPointer raw, convolved, weights, convolved_after, last;
-  };
-  Strip run(std::size_t begin, std::size_t end, std::size_t keys) const;
-  void add_output(const Planes& weights, std::size_t begin, std::size_t end, Array& y) const;
-  // sums: in double, of the gradients of the mixing's weights, for this batch row
-  void run_back(std::size_t begin, std::size_t end, const Array& dy, const GradientArrays& to,
-                const std::vector<double*>& sums) const;
-  std::size_t visible_keys(std::size_t end) const {
-    return std::max<std::size_t>(mask().keys(batch_, end - 1).end, 1);
-  }
-
- private:
-  const SizedMask& mask() const { return c_.call.mask; }
-  PlanesPointer planes(std::size_t first, std::size_t end, std::size_t keys) const {
-    return std::make_shared<Planes>(heads_, first, end, keys);
-  }
-  HeadView<const Real> head(const Heads& heads, std::size_t h, std::size_t group) const {
-    return head_view(heads, batch_, (first_head_ + h) / group);
-  }
-  ScoreBlock<Real> block(Planes& x, std::size_t h, std::size_t first, std::size_t end) const {
-    return {
-        {batch_, first_head_ + h, first, end - first, 0, x.keys()}, x.row(h, first), x.keys(), 1};
-  }
-  ScoreBlock<const Real> block(const Planes& x, std::size_t h, std::size_t first,
-                               std::size_t end) const {
-    return {
-        {batch_, first_head_ + h, first, end - first, 0, x.keys()}, x.row(h, first), x.keys(), 1};
-  }
-  // A row of some head with what query i does not see as 0; keys: how many.
-  void hide_row(std::size_t h, std::size_t i, Real* row, std::size_t keys) const {
-    mask().overwrite_hidden(
-        ScoreBlock<Real>{{batch_, first_head_ + h, i, 1, 0, keys}, row, keys, 1}, Real(0));
-  }
-  void hide(Planes& x, Real value) const {
-    for (std::size_t h = 0; h < heads_; ++h)
-      mask().overwrite_hidden(block(x, h, x.first(), x.end()), value);
-  }
-  void softmax(Planes& x) const;
-  void drop(Planes& x) const {
-    for (std::size_t h = 0; h < heads_; ++h)
-      for (std::size_t i = x.first(); i < x.end(); ++i)
-        c_.call.drop_row(batch_, first_head_ + h, i, x.row(h, i), x.keys());
-  }
-  void convolve(const Variable& kernel, const Planes& from, Planes& to) const;
-  void convolve_back(const Variable& kernel, const Planes& from, const Planes& g, Planes& to,
-                     double* sums) const;
-  void mix(const Variable& matrices, bool transposed, const Planes& from, Planes& to) const;
-  void mix_back(const Variable& matrices, const Planes& from, const Planes& g, double* sums) const;
-  PlanesPointer mixed_back(const Variable& matrices, const Planes& from, const PlanesPointer& g,
-                           double* sums) const;
-
-  const MultiTokenCall& c_;
-  std::size_t batch_, first_head_, heads_;
-};
+}  // namespace
 
 void Unit::softmax(Planes& x) const {
   hide(x, -std::numeric_limits<Real>::infinity());
@@ -206,17 +107,42 @@ void Unit::mix_back(const Variable& matrices, const Planes& from, const Planes& 
   }
 }
 
-Unit::Strip Unit::run(std::size_t begin, std::size_t end, std::size_t keys) const {
+// rows: (batch, heads, count, capacity), of which `to` takes what it needs before row `begin`.
+void Unit::copy_known(const Array& rows, Planes& to, std::size_t begin) const {
+  const Shape& shape = rows.shape();
+  for (std::size_t h = 0; h < heads_; ++h)
+    for (std::size_t i = to.first(); i < begin; ++i) {
+      const std::size_t place =
+          (batch_ * shape[1] + first_head_ + h) * shape[2] + shape[2] - (begin - i);
+      std::copy_n(rows.data() + place * shape[3], to.keys(), to.row(h, i));
+    }
+}
+
+void Unit::keep_last(const Planes& from, Array& to) const {
+  const Shape& shape = to.shape();
+  for (std::size_t h = 0; h < heads_; ++h)
+    for (std::size_t r = 0; r < shape[2]; ++r) {
+      const std::size_t place = (batch_ * shape[1] + first_head_ + h) * shape[2] + r;
+      Real* row = to.data() + place * shape[3];
+      std::copy_n(from.row(h, from.end() - shape[2] + r), from.keys(), row);
+      std::fill(row + from.keys(), row + shape[3], Real(0));
+    }
+}
+
+Unit::Strip Unit::run(std::size_t begin, std::size_t end, std::size_t keys,
+                      const TokenRows* known) const {
   const TokenMixing& m = c_.mixing;
-  const std::size_t first = before(begin, reach(m.key_query_after));
+  const std::size_t first = known ? begin : before(begin, reach(m.key_query_after));
   Strip s;
   s.raw = planes(before(first, reach(m.key_query)), end, keys);
+  if (known) copy_known(known->scores, *s.raw, begin);
   for (std::size_t h = 0; h < heads_; ++h) {
     const auto k = times(head(c_.inputs.k, h, c_.inputs.group()), 0, keys);
-    for_each_part(s.raw->first(), begin, end, [&](std::size_t from, std::size_t to) {
-      inner_products(c_.call.scale, times(head(c_.inputs.q, h, 1), from, to), k,
-                     s.raw->row(h, from));
-    });
+    for_each_part(known ? begin : s.raw->first(), begin, end,
+                  [&](std::size_t from, std::size_t to) {
+                    inner_products(c_.call.scale, times(head(c_.inputs.q, h, 1), from, to), k,
+                                   s.raw->row(h, from));
+                  });
   }
   hide(*s.raw, 0);
   s.convolved = s.raw;
@@ -225,7 +151,15 @@ Unit::Strip Unit::run(std::size_t begin, std::size_t end, std::size_t keys) cons
   s.weights = s.convolved;
   if (m.heads.holds_value())
     mix(m.heads, false, *s.convolved, *(s.weights = planes(first, end, keys)));
+  if (known && s.weights == s.raw) s.weights = std::make_shared<Planes>(*s.raw);
   softmax(*s.weights);  // what is overwritten, no step of the backward reads
+  if (known && reach(m.key_query_after) > 0) {  // behind those of before
+    const PlanesPointer all = planes(begin - reach(m.key_query_after), end, keys);
+    copy_known(known->weights, *all, begin);
+    for (std::size_t h = 0; h < heads_; ++h)
+      std::copy_n(s.weights->row(h, begin), (end - begin) * keys, all->row(h, begin));
+    s.weights = all;
+  }
   s.convolved_after = s.weights;
   if (m.key_query_after.holds_value()) {
     convolve(m.key_query_after, *s.weights, *(s.convolved_after = planes(begin, end, keys)));
@@ -316,6 +250,13 @@ void Unit::run_back(std::size_t begin, std::size_t end, const Array& dy, const G
   }
 }
 
+std::size_t heads_of_unit(const MultiTokenCall& c) {
+  return std::lcm(std::lcm(group_of(c.mixing.heads), group_of(c.mixing.heads_after)),
+                  c.inputs.group());
+}
+
+namespace {
+
 // How the work is cut: by the sizes alone.
 struct Cut {
   std::size_t heads;  // of a unit
@@ -326,8 +267,7 @@ struct Cut {
 
   explicit Cut(const MultiTokenCall& c) {
     const AttentionSizes& s = c.call.sizes();
-    const TokenMixing& m = c.mixing;
-    heads = std::lcm(std::lcm(group_of(m.heads), group_of(m.heads_after)), c.inputs.group());
+    heads = heads_of_unit(c);
     units = s.heads / heads;
     // a plane stays in the cache, but is not mostly the rows before the strip
     rows = std::clamp<std::size_t>(65536 / s.keys, 32, 64);

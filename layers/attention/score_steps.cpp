@@ -46,11 +46,8 @@ class SoftCap final : public ScoreStep {
   void check(const Sizes&) const override {}
 
   void forward(const Sizes&, const Scores& s) const override {
-    for (std::size_t j = 0; j < s.keys; ++j) {
-      Real* row = s.row(j);
-      tanh_of(row, s.queries, row);
-      kernels::vector_kernels<Real>().scale(row, cap_, 0, row, s.queries);
-    }
+    if (s.queries == 1) return forward_of_one(s);
+    for (std::size_t j = 0; j < s.keys; ++j) cap(s.row(j), s.queries);
   }
 
   void backward(const Sizes&, const Before& before, const Scores& gradient,
@@ -69,6 +66,19 @@ class SoftCap final : public ScoreStep {
   }
 
  private:
+  // One query's scores are far apart; side by side they fill vectors.
+  void forward_of_one(const Scores& s) const {
+    Real all[score_block_side];
+    for (std::size_t j = 0; j < s.keys; ++j) all[j] = *s.row(j);
+    cap(all, s.keys);
+    for (std::size_t j = 0; j < s.keys; ++j) *s.row(j) = all[j];
+  }
+
+  void cap(Real* scores, std::size_t n) const {
+    tanh_of(scores, n, scores);
+    kernels::vector_kernels<Real>().scale(scores, cap_, 0, scores, n);
+  }
+
   void tanh_of(const Real* x, std::size_t n, Real* y) const {
     constexpr auto formula = formula::Unary::index_of<formula::Tanh>();
     kernels::vector_kernels<Real>().scale(x, 1 / cap_, 0, y, n);

@@ -1,0 +1,106 @@
+// The call of multi-head attention that goes on from a cache.
+#include <algorithm>
+
+#include "layers/attention/composed.hpp"
+#include "layers/attention/continuation.hpp"
+#include "layers/attention/decode.hpp"
+#include "layers/attention/fused.hpp"
+#include "layers/attention/multi_head.hpp"
+
+namespace attngrad {
+inline namespace ATTNGRAD_PRECISION {
+namespace {
+
+void check_cache(const MultiHeadAttention& layer, const Variable& x,
+                 const std::vector<std::size_t>& counts, const KeyValueCache& cache) {
+  const KeyValueCacheOptions& o = cache.options();
+  check_shape(
+      x.rank() == 3 && x.size(0) == o.batch && x.size(1) > 0 && x.size(2) == layer.options.width,
+      "MultiHeadAttention: x must be (", o.batch, ", at least 1, ", layer.options.width, "), got ",
+      x.shape());
+  check_argument(o.heads == layer.key_heads() && o.key_width == layer.head_width() &&
+                     o.value_width == layer.value_width(),
+                 "MultiHeadAttention: the cache must be for ", layer.key_heads(),
+                 " heads of widths ", layer.head_width(), " and ", layer.value_width(), ", got ",
+                 o.heads, " of ", o.key_width, " and ", o.value_width);
+  const auto& rotary = layer.options.rotary;
+  check_argument(!rotary || o.capacity <= rotary->positions,
+                 "MultiHeadAttention: rotary positions are for up to ",
+                 rotary ? rotary->positions : 0, " tokens, got a cache for ", o.capacity);
+  check_argument(!layer.multi_token || cache.token_rows(),
+                 "MultiHeadAttention: the cache must be for multi-token attention, got one without "
+                 "rows of scores");
+  check_argument(!layer.multi_token || cache.token_rows_are_fresh(),
+                 "MultiHeadAttention: the cache was cut back, and multi-token attention cannot go "
+                 "on from there; clear it");
+  cache.check_room(counts);
+  for (const std::size_t count : counts)
+    check_argument(count <= x.size(1), "MultiHeadAttention: at most ", x.size(1),
+                   " tokens of a row can be new, got ", count);
+}
+
+// One query has a kernel of its own, in the place of ours; the reference, and the caller's own, run
+// as they are.
+AttentionKernel kernel_for(const AttentionKernel& kernel, std::size_t queries) {
+  using Function = AttentionOutput (*)(const AttentionInputs&, const AttentionOptions&);
+  const Function* known = kernel.target<Function>();
+  const bool ours = known != nullptr && (*known == flash_attention || *known == fused_attention);
+  return ours && queries == 1 ? AttentionKernel(decode_attention) : kernel;
+}
+
+}  // namespace
+
+KeyValueCache MultiHeadAttention::make_cache(std::size_t batch, std::size_t capacity) const {
+  KeyValueCache cache({.batch = batch,
+                       .heads = key_heads(),
+                       .capacity = capacity,
+                       .key_width = head_width(),
+                       .value_width = value_width()});
+  if (multi_token) cache.set_token_rows(multi_token->empty_rows(batch, capacity));
+  return cache;
+}
+
+Variable MultiHeadAttention::decode(const Variable& x, KeyValueCache& cache,
+                                    const Mask& mask) const {
+  return decode(x, std::vector<std::size_t>(cache.options().batch, x.size(1)), cache, mask);
+}
+
+Variable MultiHeadAttention::decode(const Variable& x, const std::vector<std::size_t>& counts,
+                                    KeyValueCache& cache, const Mask& mask) const {
+  check_no_tape("MultiHeadAttention");
+  check_cache(*this, x, counts, cache);
+  const Continuation rows{cache.lengths(), counts};
+  AttentionOptions call = within(*this, scores)(continued(mask, rows), nullptr);
+  call.scores = continued(call.scores, rows);
+  Variable packed = within(*this, qkv)(x);
+  if (rotary_)
+    packed =
+        rotary(packed, options.heads + key_heads(), head_width(), rotary_, options.rotary->pairs,
+               continued_positions(rows, x.size(1), cache.options().capacity - 1));
+  const std::size_t keys = options.width, values = keys + key_heads() * head_width();
+  try {
+    cache.append(heads_at(packed, key_heads(), head_width(), keys),
+                 heads_at(packed, key_heads(), value_width(), values), counts);
+    const AttentionInputs inputs{.q = heads_at(packed, options.heads, head_width(), 0),
+                                 .k = cache.keys(),
+                                 .v = cache.values()};
+    if (multi_token) {
+      TokenRows known = *cache.token_rows();
+      const Variable y = within(*this, *multi_token, [&](const MultiTokenMixer& mixer) {
+        return mixer.decode(inputs, call, rows, known);
+      });
+      const Variable projected = within(*this, projection)(y);
+      cache.set_token_rows(std::move(known));
+      return projected;
+    }
+    offer("weights", [&] { return attention_weights(inputs, call); });
+    const Variable attended = kernel_for(options.kernel, x.size(1))(inputs, call).output;
+    return within(*this, projection)(attended);
+  } catch (...) {
+    cache.truncate(rows.past);
+    throw;
+  }
+}
+
+}  // namespace ATTNGRAD_PRECISION
+}  // namespace attngrad

@@ -1,0 +1,68 @@
+// Writing on from a cache, against a model that reads everything again for each token.
+#include "examples/common/sampling.hpp"
+
+#include "common/test.hpp"
+
+namespace {
+
+using Tokens = std::vector<std::int64_t>;
+
+ag::Transformer model_of(std::size_t context) {
+  ag::Rng rng(5);
+  ag::Transformer model(
+      {.vocabulary = 23, .context = context, .width = 16, .heads = 2, .layers = 2}, rng);
+  std::uint64_t seed = 0;
+  ag::visit_variables(model, [&](const std::string&, Variable& x) {
+    if (x.holds_value()) x.assign(random_array(x.shape(), -1, 1, ++seed));
+  });
+  return model;
+}
+
+Tokens continued(const ag::Transformer& model, const Tokens& prompt, std::size_t count,
+                 const SamplingOptions& options) {
+  ag::Rng rng(9);
+  Tokens written;
+  continue_text(model, prompt, count, options, rng,
+                [&](std::int64_t token) { written.push_back(token); });
+  return written;
+}
+
+// The token that the model, reading the last `seen` tokens anew, finds the likeliest or draws.
+std::int64_t next(const ag::Transformer& model, const Tokens& tokens, std::size_t seen,
+                  const SamplingOptions& options, ag::Rng& rng) {
+  ag::Indices read = ag::Indices::from_shape({1, seen});
+  std::copy(tokens.end() - std::ptrdiff_t(seen), tokens.end(), read.data());
+  const Variable logits = model(read);
+  return sample_token(logits.value().data() + (seen - 1) * 23, 23, options, rng);
+}
+
+}  // namespace
+
+TEST_CASE("a text written on from the cache is that written without, greedily and drawn",
+          "[sampling]") {
+  const ag::Transformer model = model_of(40);
+  for (const SamplingOptions& options :
+       {SamplingOptions{.temperature = 0}, SamplingOptions{.temperature = 1, .top_k = 5}}) {
+    const Tokens prompt{1, 2, 3, 4};
+    Tokens tokens = prompt;
+    ag::Rng rng(9);
+    while (tokens.size() < 40) tokens.push_back(next(model, tokens, tokens.size(), options, rng));
+    REQUIRE(continued(model, prompt, 36, options) == Tokens(tokens.begin() + 4, tokens.end()));
+  }
+}
+
+TEST_CASE("when the context is full, writing goes on from its last half", "[sampling]") {
+  const SamplingOptions greedy{.temperature = 0};
+  for (const std::size_t context : {1, 2, 5, 6}) {
+    const ag::Transformer model = model_of(context);
+    Tokens tokens{7, 3, 9};
+    ag::Rng rng(9);
+    std::size_t seen = std::min<std::size_t>(3, context);
+    for (int i = 0; i < 20; ++i) {
+      tokens.push_back(next(model, tokens, seen, greedy, rng));
+      seen = seen == context ? (context + 1) / 2 : seen + 1;
+    }
+    CAPTURE(context);
+    REQUIRE(continued(model, {7, 3, 9}, 20, greedy) == Tokens(tokens.begin() + 3, tokens.end()));
+  }
+}
