@@ -142,6 +142,30 @@ Batch<T> load_rest(const T* from, const T* end, std::size_t count) {
   return end - from >= lanes ? Batch<T>::load_unaligned(from) : Tail<T>().load(from, count, T(0));
 }
 
+// The sum over the lanes of each of as many batches as there are lanes, alike for all of them. By
+// way of 128-bit vectors, the widest whose halves interleave in the same way everywhere (xsimd 8's
+// haddp puts the sums of 16 floats in a wrong order).
+template <class T>
+Batch<T> sums_over_lanes(const Batch<T>* x) {
+  constexpr std::size_t lanes = Batch<T>::size, side = 16 / sizeof(T);
+  using V = xsimd::make_sized_batch_t<T, side>;
+  alignas(64) T numbers[lanes * lanes], sums[lanes];
+  unrolled<lanes>([&](auto r) { x[r].store_aligned(numbers + r * lanes); });
+  unrolled<lanes / side>([&](auto square) {
+    V part[side];
+    unrolled<side>([&](auto r) {
+      const T* row = numbers + (square * side + r) * lanes;
+      part[r] = V::load_aligned(row);
+      for (std::size_t l = side; l < lanes; l += side) part[r] = part[r] + V::load_aligned(row + l);
+    });
+    for (std::size_t half = side / 2; half > 0; half /= 2)
+      for (std::size_t r = 0; r < half; ++r)
+        part[r] = xsimd::zip_lo(part[r], part[r + half]) + xsimd::zip_hi(part[r], part[r + half]);
+    part[0].store_aligned(sums + square * side);
+  });
+  return Batch<T>::load_aligned(sums);
+}
+
 // As many rows as a vector has lanes share what is loaded of x, each with a sum of its own: enough
 // are under way, and the sums over the lanes of all of them are taken at once. `row(r)` is row r.
 template <class T, class Row>
@@ -165,7 +189,7 @@ Batch<T> dot_block(const T* x, Row row, std::size_t width, const T* end) {
                              sums[r]);
     });
   }
-  return xsimd::haddp(sums);
+  return sums_over_lanes<T>(sums);
 }
 
 template <class T>

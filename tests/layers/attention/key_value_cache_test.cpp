@@ -267,7 +267,8 @@ TEST_CASE("a cache does not grow while a tape records, but under a pause", "[cac
   const ag::MultiHeadAttention layer = mean_layer();
   ag::KeyValueCache cache = layer.make_cache(1, 4);
   const Tape tape;
-  REQUIRE_THROWS_WITH(layer.decode(column({1}), cache), ContainsSubstring("while a Tape records"));
+  REQUIRE_THROWS_WITH(layer.decode(column({1}), cache),
+                      ContainsSubstring("MultiHeadAttention: a cache keeps values without"));
   REQUIRE_THROWS_AS(append(cache, ag::ones({1, 1, 1}), {1}), ag::TapeError);
   REQUIRE(cache.lengths() == Counts{0});
   const ag::Pause pause;
@@ -286,6 +287,28 @@ TEST_CASE("a tape that holds a view of a cache throws once the cache has grown",
     append(cache, ag::ones({1, 1, 1}), {1});
   }
   REQUIRE_THROWS_AS(tape.gradients(ag::sum(y)), ag::TapeError);
+}
+
+TEST_CASE("the weights that a decoding layer offers are the last rows of the whole sequence's",
+          "[cache]") {
+  const ag::MultiHeadAttention layer =
+      layer_of({.width = 8, .heads = 2, .scores = {.alibi = true}});
+  const Variable x(random_array({1, 5, 8}, -1, 1, 45));
+  ag::KeyValueCache cache = layer.make_cache(1, 5);
+  layer.decode(times(x, 0, 3), cache);
+  const ag::Capture whole = ag::capture("weights");
+  layer(x, ag::causal());
+  const ag::Capture seen = ag::capture("weights");
+  layer.decode(times(x, 3, 4), cache);
+  layer.decode(times(x, 4, 5), cache);
+  REQUIRE(seen.values().size() == 2);
+  const auto last = [&](std::ptrdiff_t query, std::ptrdiff_t keys) {
+    const Variable rows =
+        ag::slice(whole.values()[0].value, 2, {.start = query, .stop = query + 1});
+    return numbers(ag::slice(rows, 3, {.start = 0, .stop = keys}).value());
+  };
+  require_close(seen.values()[0].value.value(), last(3, 4), tolerance(1e-14, 1e-6));
+  require_close(seen.values()[1].value.value(), last(4, 5), tolerance(1e-14, 1e-6));
 }
 
 TEST_CASE("a kernel that throws leaves the cache at its length", "[cache]") {
