@@ -19,7 +19,7 @@ refuses() {
 }
 
 for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
-  translate_dates train_transformer; do
+  translate_dates multi_token_attention train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done
@@ -49,6 +49,20 @@ grep -q '</svg>' dates.svg && grep -q 'decoder.1.cross.weights, head 1' dates.sv
 grep -q "of 5 held-out dates are exact" out || fail "translate_dates: $(cat out)"
 "$programs/score_function" --length 150 --heads 2 --width 8 --json >out || fail "$(cat out)"
 [ "$(grep -c '"difference":' out)" = 3 ] || fail "score_function --json: $(cat out)"
+
+few=(--blocks 3 --letters 3 --width 8 --hidden 8 --batch 4 --held-out 6 --eval-every 2 --warmup 2 --final-rate 0.003)
+letters() { "$programs/multi_token_attention" "${few[@]}" "$@"; }
+letters --arms transformer,mta,frozen --seeds 42,7 --steps 4 --folder whole --plot errors.svg >out || fail "$(cat out)"
+[ "$(grep -c 'the same in every bit: 4 losses' out)" = 2 ] || fail "frozen kernels are not plain attention: $(cat out)"
+grep -q 'seed 7, step 4: MTA .*, to be at most 1 %' out || fail "multi_token_attention: $(cat out)"
+[ "$(grep -c polyline errors.svg)" = 6 ] && grep -q 'error, %' errors.svg || fail "the plot of multi_token_attention"
+for steps in 2 4; do letters --arms mta --seed 7 --seeds 1 --steps $steps --folder parts --json >out; done
+[ "$(grep -c '"loss"' out)" = 2 ] || fail "multi_token_attention --json: $(cat out)"
+cmp whole/mta-7.safetensors parts/mta-7.safetensors || fail "a resumed training of multi_token_attention ends elsewhere"
+refuses 1 "saved with other settings" letters --arms mta --seeds 7,8 --steps 4 --dropout 0.1 --folder parts
+refuses 1 "stands twice" letters --seeds 7,7
+refuses 2 "--answer" letters --answer middle
+refuses 1 "2 to 25 letters" "$programs/multi_token_attention" --letters 26
 
 few=(--lengths 16,32,64 --longest 32 --heads 1 --width 8)
 "$programs/complexity" "${few[@]}" --plot complexity.svg >out
