@@ -28,25 +28,25 @@ Scale make_scale(const std::vector<Curve>& curves, std::vector<double> Curve::* 
   return {std::floor(low / step) * step, std::ceil(high / step) * step, from, to};
 }
 
-void draw_axes(std::ostream& out, const Scale& x, const Scale& y) {
+void draw_axes(std::ostream& out, const Scale& x, const Scale& y, const AxisLabels& labels) {
   for (double t = x.low; t <= x.high * (1 + 1e-9); t += tick_step(x.high - x.low))
     out << svg_text(x(t), height - bottom + 18, "middle", svg_number(t));
   for (double t = y.low; t <= y.high + 1e-9; t += tick_step(y.high - y.low))
     out << svg_line({left, y(t)}, {width - right, y(t)}, "#ddd")
         << svg_text(left - 8, y(t) + 4, "end", svg_number(t));
-  out << svg_text((left + width - right) / 2, height - 8, "middle", "step")
-      << svg_text(14, top - 12, "start", "loss");
+  out << svg_text((left + width - right) / 2, height - 8, "middle", labels.x)
+      << svg_text(14, top - 12, "start", labels.y);
 }
 
 }  // namespace
 
 void write_loss_plot(const std::string& path, const std::string& title,
-                     const std::vector<Curve>& curves) {
+                     const std::vector<Curve>& curves, const AxisLabels& labels) {
   const Scale x = make_scale(curves, &Curve::steps, left, width - right);
   const Scale y = make_scale(curves, &Curve::losses, height - bottom, top);
   std::ostringstream out;
   out << svg_text((left + width - right) / 2, 20, "middle", title);
-  draw_axes(out, x, y);
+  draw_axes(out, x, y, labels);
   for (std::size_t i = 0; i < curves.size(); ++i) {
     std::vector<std::pair<double, double>> points;
     for (std::size_t j = 0; j < curves[i].steps.size(); ++j)

@@ -1,4 +1,4 @@
-// A plot of losses against steps, as an SVG file.
+// A plot of curves, of losses against steps unless its labels say otherwise, as an SVG file.
 #pragma once
 
 #include <string>
@@ -9,6 +9,10 @@ struct Curve {
   std::vector<double> steps, losses;
 };
 
+struct AxisLabels {
+  std::string x = "step", y = "loss";
+};
+
 // Throws attngrad::FileError if the file cannot be written.
 void write_loss_plot(const std::string& path, const std::string& title,
-                     const std::vector<Curve>& curves);
+                     const std::vector<Curve>& curves, const AxisLabels& labels = {});
