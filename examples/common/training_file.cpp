@@ -6,6 +6,20 @@ namespace {
 
 const char* const key = "training";
 
+// What the file says beside its arrays; null if there is no file.
+nlohmann::json state_of(const std::string& path, const nlohmann::json& settings) {
+  if (path.empty() || !std::filesystem::exists(path)) return nullptr;
+  const auto metadata = ag::safetensors::read(path).metadata;
+  const auto found = metadata.find(key);
+  const auto state = found == metadata.end() ? nlohmann::json()
+                                             : nlohmann::json::parse(found->second, nullptr, false);
+  if (!state.is_object() || state.value("settings", nlohmann::json()) != settings)
+    throw ag::FileError(ag::text(
+        "training: ", path, " was saved with other settings: needs ", settings.dump(), ", got ",
+        state.is_object() ? state.value("settings", nlohmann::json()).dump() : "none"));
+  return state;
+}
+
 }  // namespace
 
 TrainingFile::TrainingFile(std::string path, nlohmann::json settings, const ag::Parameters& model,
@@ -22,16 +36,15 @@ ag::Parameters TrainingFile::values() const {
   return all;
 }
 
+TrainingFile::Progress TrainingFile::look(const std::string& path, const nlohmann::json& settings) {
+  const nlohmann::json state = state_of(path, settings);
+  return state.is_null() ? Progress()
+                         : Progress{state.at("step").get<std::size_t>(), state.at("measured")};
+}
+
 TrainingFile::Progress TrainingFile::load() {
-  if (path_.empty() || !std::filesystem::exists(path_)) return {};
-  const auto metadata = ag::safetensors::read(path_).metadata;
-  const auto found = metadata.find(key);
-  const auto state = found == metadata.end() ? nlohmann::json()
-                                             : nlohmann::json::parse(found->second, nullptr, false);
-  if (!state.is_object() || state.value("settings", nlohmann::json()) != settings_)
-    throw ag::FileError(ag::text(
-        "training: ", path_, " was saved with other settings: needs ", settings_.dump(), ", got ",
-        state.is_object() ? state.value("settings", nlohmann::json()).dump() : "none"));
+  const nlohmann::json state = state_of(path_, settings_);
+  if (state.is_null()) return {};
   ag::load(values(), path_);
   for (std::size_t i = 0; i < generators_.size(); ++i) {
     const auto& at = state.at("generators").at(i);

@@ -22,8 +22,11 @@ class TrainingFile {
     std::size_t step = 0;
     nlohmann::json measured = nlohmann::json::array();  // whatever the program noted on the way
   };
+  // What a file holds, without touching anything; a fresh start if there is none. Throws
+  // attngrad::FileError for one that was saved with other settings.
+  static Progress look(const std::string& path, const nlohmann::json& settings);
   // What was saved, with model, optimiser and generators put back as they were; a fresh start if
-  // there is no file. Throws attngrad::FileError for one that was saved with other settings.
+  // there is no file. Throws as look().
   Progress load();
   void save(const Progress& progress) const;
 

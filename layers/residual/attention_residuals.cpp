@@ -52,7 +52,9 @@ std::vector<DepthSource> ResidualSources::sources() const {
 Variable ResidualSources::mix_of(const DepthMix& mix) const {
   return within(residuals_, mix, [&](const DepthMix& m) {
     offer("weights", [&] { return depth_weights(sources(), m.scaled_query()); });
-    return m(sources());
+    const Variable y = m(sources());
+    offer("", [&] { return y; });
+    return y;
   });
 }
 
@@ -75,7 +77,9 @@ Variable ResidualSources::next_in_two_phases() {
   const OpenMix& open = open_[in_block];
   return within(residuals_, residuals_.inputs[added_], [&](const DepthMix& mix) {
     offer("weights", [&] { return depth_weights(sources(), mix.scaled_query()); });
-    return partial_ ? close_mix(open, *partial_, mix.scaled_query()) : open.mix;
+    const Variable y = partial_ ? close_mix(open, *partial_, mix.scaled_query()) : open.mix;
+    offer("", [&] { return y; });
+    return y;
   });
 }
 

@@ -28,7 +28,7 @@ struct DepthMixOptions {
 };
 
 // depth_mix with a learned query. The query starts at 0, so that every source counts the same, and
-// the gain at 1. Within a stack it offers capture() "weights": (sources, ...).
+// the gain at 1. Within a stack it offers capture() its mix, and "weights": (sources, ...).
 struct DepthMix : Layer {
   DepthMixOptions options;
   Variable query;  // (width)
