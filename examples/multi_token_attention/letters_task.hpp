@@ -4,8 +4,8 @@
 //   hjnvt.qfjgt.bjtpq.qoiax#pb        and answers bjtpq, or b (first), or q (last)
 //
 // Letters are distinct within a block, the question's two come in either order, and exactly one
-// block holds both. A model that looks for one letter only finds about 1 + (blocks - 1) N / 26
-// blocks, with N letters each.
+// block holds both. Who looks for one letter only has a choice of 1 + (blocks - 1) / 6 blocks of 5
+// letters, and of 8 such blocks takes a wrong one in 53.8 % of cases.
 // Source: Golovneva et al., "Multi-token attention", 2025, arXiv:2504.00927, appendix C.
 #pragma once
 
@@ -27,7 +27,7 @@ class LettersTask {
   // The tokens that the model reads: a beginning and all but the end.
   std::size_t time() const;
   // Inputs and targets (count, time()): asked for are the letters of the answer and the end.
-  // Nothing keeps two batches apart but chance, of less than 1 in 10^10 for four blocks or more.
+  // Only chance keeps one batch from repeating another: a block of 5 letters has 7.9 million forms.
   TaskBatch random_batch(std::size_t count, ag::Rng& rng) const;
 
  private:

@@ -125,7 +125,7 @@ void print_verdict(const Settings& s, const Trainings& trainings) {
   if (count > 0)
     std::printf("that multi-token attention solves what the Transformer does not is %s%s\n",
                 every ? "shown by every seed" : "not shown by every seed",
-                s.task.answer == "first" ? "" : " (the paper claims it of --answer first)");
+                s.task.answer == "first" ? "" : " (the limits are meant for --answer first)");
 }
 
 void print_difference(const Difference& d) {
