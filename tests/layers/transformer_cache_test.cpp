@@ -51,6 +51,9 @@ std::vector<std::pair<const char*, Options>> every_scheme() {
          o.positions = ag::Positions::none;
          o.scores.relative_reach = 2;
        })},
+      {"attention residuals, full", with([](Options& o) { o.residual = ag::FullAttention{}; })},
+      {"attention residuals, in blocks",
+       with([](Options& o) { o.residual = ag::BlockAttention{.blocks = 2, .gain = true}; })},
       {"window, sink, soft cap", with([](Options& o) {
          o.window = 3;
          o.scores = {.soft_cap = 2, .sink = ag::Sink::learned};
