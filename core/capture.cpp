@@ -8,6 +8,7 @@
 
 #include "core/errors.hpp"
 #include "core/parameters.hpp"
+#include "core/tape.hpp"
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -41,7 +42,10 @@ void offer(const std::string& name, const std::function<Variable()>& value) {
   std::optional<Variable> computed;
   for (Capture* capture = innermost; capture != nullptr; capture = capture->outer_) {
     if (fnmatch(capture->pattern_.c_str(), file_path.c_str(), FNM_PATHNAME) != 0) continue;
-    if (!computed) computed = value();
+    if (!computed) {
+      const Pause not_recorded;
+      computed = value();
+    }
     capture->values_.push_back({path, *computed});
   }
 }

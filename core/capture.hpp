@@ -4,9 +4,10 @@
 //   model(tokens);
 //   for (const auto& [name, value] : seen.values()) std::cout << name << value.shape() << "\n";
 //
-// Every layer that is called through within() and returns a Variable is offered under its path, as
-// "blocks.0.norm1"; what else there is, a layer's header says. Nothing is computed for it unless
-// asked for.
+// What a layer that is called through within() returns is offered under its path, as
+// "blocks.0.norm1" (of a sum and its norm, the norm; not of a linear map that is one op with the
+// activation behind it); what else there is, a layer's header says. Nothing is computed for it
+// unless asked for.
 #pragma once
 
 #include <functional>
@@ -59,7 +60,7 @@ class Capture {
 Capture capture(std::string pattern);
 
 // For layers: the value is computed if a capture of this thread asks for "path of the running
-// layer.name".
+// layer.name"; what that takes is not recorded.
 void offer(const std::string& name, const std::function<Variable()>& value);
 
 }  // namespace ATTNGRAD_PRECISION

@@ -60,9 +60,11 @@ struct FeedForward : Layer {
     const bool exact = options.activation == gelu;
     if (!up.bias.holds_value() || !(exact || options.activation == gelu_tanh))
       return options.activation(within(*this, up)(x));
-    return within(*this, up, [&](const Linear& map) {
-      return (exact ? bias_gelu : bias_gelu_tanh)(linear(x, map.weight), map.bias);
+    Variable y;  // of both, so it is not what capture() calls up
+    within(*this, up, [&](const Linear& map) {
+      y = (exact ? bias_gelu : bias_gelu_tanh)(linear(x, map.weight), map.bias);
     });
+    return y;
   }
   Variable gated(const Variable& both) const {
     if (options.activation == silu) return silu_gate(both);

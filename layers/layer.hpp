@@ -46,6 +46,10 @@ decltype(auto) offered(F&& f) {
     Variable y = f();
     offer("", [&] { return y; });
     return y;
+  } else if constexpr (requires { Variable(f().normed); }) {  // a sum and its norm
+    auto y = f();
+    offer("", [&] { return y.normed; });
+    return y;
   } else {
     return f();
   }

@@ -6,9 +6,8 @@
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
-namespace {
 
-const TransformerOptions& checked(const TransformerOptions& o) {
+const TransformerOptions& checked_options(const TransformerOptions& o) {
   check_argument(o.vocabulary > 0 && o.context > 0 && o.width > 0 && o.heads > 0,
                  "Transformer: vocabulary, context, width and heads must be positive, got ",
                  o.vocabulary, ", ", o.context, ", ", o.width, " and ", o.heads);
@@ -21,6 +20,8 @@ const TransformerOptions& checked(const TransformerOptions& o) {
   check_argument(o.window.value_or(1) > 0, "Transformer: a window must hold a token, got 0");
   return o;
 }
+
+namespace {
 
 Initialization weights_of(const TransformerOptions& o) {
   return o.initialization.value_or(normal_weights(o.deviation));
@@ -138,7 +139,7 @@ Variable TransformerBlock::fed_forward(const Variable& x, Rng* rng) const {
 }
 
 Transformer::Transformer(const TransformerOptions& o, Rng& rng)
-    : options(checked(o)),
+    : options(checked_options(o)),
       token_embedding({.rows = o.vocabulary, .width = o.width, .initialization = weights_of(o)},
                       rng),
       position_embedding(learned_positions(o, rng)),
@@ -172,15 +173,14 @@ Variable Transformer::through_blocks(Variable x, const Attend& attend, Rng* rng)
   }
   ResidualSources sources(*residuals, x);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const auto next = [&] {
-      return within(*this, *residuals, [&](const auto&) { return sources.next(); });
-    };
-    const Variable first = next();
+    Variable h;
+    const auto next = [&](const AttentionResiduals&) { h = sources.next(); };
+    within(*this, *residuals, next);
     sources.add(in_block(
-        i, [&](const auto& block, const auto& how) { return block.attended(first, how, rng); }));
-    const Variable second = next();
-    sources.add(in_block(
-        i, [&](const auto& block, const auto&) { return block.fed_forward(second, rng); }));
+        i, [&](const auto& block, const auto& how) { return block.attended(h, how, rng); }));
+    within(*this, *residuals, next);
+    sources.add(
+        in_block(i, [&](const auto& block, const auto&) { return block.fed_forward(h, rng); }));
   }
   return within(*this, *residuals, [&](const auto&) { return sources.result(); });
 }

@@ -133,7 +133,8 @@ struct Transformer : Layer {
   // with the whole sequences gives in their places, without dropout. tokens: (batch, new), any
   // number of new ones from 1 on, so a prompt may come in pieces; logits: (batch, new, vocabulary).
   // Rows of different lengths are padded at their ends: of row b the first counts[b] tokens are
-  // new, by default all, maybe none; the others may be any token, and their logits mean nothing.
+  // new, by default all, maybe none; the others may be any of the vocabulary, and their logits mean
+  // nothing.
   // A call that throws leaves the cache as it was: TapeError while a Tape records, for there is no
   // gradient; ArgumentError where room is short; ShapeError for another batch.
   Variable decode(const Indices& tokens, TransformerCache& cache) const;
@@ -157,7 +158,10 @@ struct Transformer : Layer {
   Variable to_logits(const Variable& x) const;
 };
 
-// How many numbers a transformer with these options would learn, without making one.
+// The options, once they are found to be possible: throws as the constructor does.
+const TransformerOptions& checked_options(const TransformerOptions& options);
+// How many numbers a transformer with these options would learn, without making one. Throws as the
+// constructor for sizes of 0 and heads that do not divide width.
 std::size_t parameter_count(const TransformerOptions& options);
 
 }  // namespace ATTNGRAD_PRECISION

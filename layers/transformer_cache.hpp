@@ -19,7 +19,8 @@ class TransformerCache {
   std::size_t bytes() const;
 
   // Forgets what lies behind lengths[b] tokens of row b. Throws ArgumentError for a length above
-  // the present one.
+  // the present one. Multi-token attention cannot go on from a row that was cut to more than 0
+  // (ArgumentError of decode).
   void truncate(const std::vector<std::size_t>& lengths);
   void clear() { truncate(std::vector<std::size_t>(batch(), 0)); }
   // A cache of its own whose row i is a copy of row rows[i] of this one. Throws ArgumentError for

@@ -41,7 +41,8 @@ std::size_t residual_count(const TransformerOptions& o) {
 
 }  // namespace
 
-std::size_t parameter_count(const TransformerOptions& o) {
+std::size_t parameter_count(const TransformerOptions& options) {
+  const TransformerOptions& o = checked_options(options);
   const std::size_t key_heads = o.key_heads.value_or(o.heads),
                     hidden = o.hidden.value_or(4 * o.width);
   const std::size_t attention =

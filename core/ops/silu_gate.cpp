@@ -17,6 +17,10 @@ constexpr auto silu_formula = formula::Unary::index_of<formula::Silu>();
 void multiply(const Real* a, const Real* b, Real* y, std::size_t n) {
   vector_kernels<Real>().binary[int(Binary::multiply)]({a, 1}, {b, 1}, y, n);
 }
+// a b, and exactly 0 where a is 0
+void chain(const Real* a, const Real* b, Real* y, std::size_t n) {
+  vector_kernels<Real>().binary[int(Binary::chain)]({a, 1}, {b, 1}, y, n);
+}
 
 // The width of a half. x must have rows of even length.
 std::size_t half_width(const Variable& x) {
@@ -45,10 +49,10 @@ Array backward(const Variable& x, std::size_t width, const Array& g) {
     const Real *gate = x.value().data() + 2 * row * width, *up = gate + width;
     const Real* gy = g.data() + row * width;
     Real *to_gate = gx.data() + 2 * row * width, *to_up = to_gate + width;
-    multiply(gy, up, to_up, width);  // for now: what the gate is multiplied by
+    chain(gy, up, to_up, width);  // for now: what the gate is multiplied by
     slope_of(to_up, gate, to_gate, width);
     silu_of(gate, to_up, width);
-    multiply(gy, to_up, to_up, width);
+    chain(gy, to_up, to_up, width);
   });
   return gx;
 }

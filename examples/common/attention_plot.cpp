@@ -1,6 +1,7 @@
 #include "examples/common/attention_plot.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 
 #include "core/errors.hpp"
@@ -52,11 +53,16 @@ std::string visible_token(const std::string& token) {
   if (token == " ") return "\u2423";
   if (token == "\n") return "\u21b5";
   if (token == "\t") return "\u21e5";
-  return token;
+  const auto byte = token.size() == 1 ? static_cast<unsigned char>(token[0]) : 'a';
+  if (byte >= 0x20 && byte < 0x7f) return token;
+  char code[8];  // a control character, or a byte that is no character: not for a file of text
+  std::snprintf(code, sizeof code, "\\x%02X", unsigned(byte));
+  return code;
 }
 
 void write_attention_plot(const std::string& path, const AttentionPlot& plot,
                           const std::vector<attngrad::Capture::Entry>& layers, std::size_t row) {
+  attngrad::check_argument(!layers.empty(), "attention plot: needs weights, got none");
   const std::size_t queries = plot.queries.size(), keys = plot.keys.size();
   const double query_room = label_room(plot.queries), key_room = label_room(plot.keys);
   const double width = query_room + cell * double(keys) + gap;
@@ -64,8 +70,7 @@ void write_attention_plot(const std::string& path, const AttentionPlot& plot,
   std::ostringstream out;
   out << svg_text(margin, 20, "start", plot.title)
       << svg_text(margin, 37, "start",
-                  "a row for each query, a column for each key; the darker, the more weight: a row "
-                  "sums to 1");
+                  "a row for each query, a column for each key; the darker, the more weight");
   std::size_t most_heads = 0;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const auto& [name, weights] = layers[l];

@@ -18,5 +18,6 @@ struct AttentionPlot {
 void write_attention_plot(const std::string& path, const AttentionPlot& plot,
                           const std::vector<attngrad::Capture::Entry>& layers, std::size_t row = 0);
 
-// What a token looks like in a plot: spaces and line ends as signs.
+// What a token looks like in a plot: spaces and line ends as signs, other bytes that are no
+// characters by number.
 std::string visible_token(const std::string& token);

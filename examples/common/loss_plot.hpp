@@ -15,10 +15,6 @@ struct AxisLabels {
   std::string x = "step", y = "loss";
 };
 
-struct AxisLabels {
-  std::string x = "step", y = "loss";
-};
-
 // Throws attngrad::FileError if the file cannot be written.
 void write_loss_plot(const std::string& path, const std::string& title,
                      const std::vector<Curve>& curves, const AxisLabels& labels = {});

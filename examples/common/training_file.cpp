@@ -45,12 +45,21 @@ TrainingFile::Progress TrainingFile::look(const std::string& path, const nlohman
 TrainingFile::Progress TrainingFile::load() {
   const nlohmann::json state = state_of(path_, settings_);
   if (state.is_null()) return {};
-  ag::load(values(), path_);
-  for (std::size_t i = 0; i < generators_.size(); ++i) {
-    const auto& at = state.at("generators").at(i);
-    *generators_[i] = ag::Rng(at.at(0).get<std::uint64_t>(), at.at(1).get<std::uint64_t>());
+  try {  // all of it, before anything changes
+    const auto& generators = state.at("generators");
+    if (generators.size() != generators_.size())
+      throw ag::FileError(ag::text("training: ", path_, " must hold ", generators_.size(),
+                                   " generators, got ", generators.size()));
+    std::vector<ag::Rng> restored;
+    for (const auto& at : generators)
+      restored.emplace_back(at.at(0).get<std::uint64_t>(), at.at(1).get<std::uint64_t>());
+    Progress progress{state.at("step").get<std::size_t>(), state.at("measured")};
+    ag::load(values(), path_);
+    for (std::size_t i = 0; i < restored.size(); ++i) *generators_[i] = restored[i];
+    return progress;
+  } catch (const nlohmann::json::exception& error) {
+    throw ag::FileError(ag::text("training: ", path_, " is damaged: ", error.what()));
   }
-  return {state.at("step").get<std::size_t>(), state.at("measured")};
 }
 
 void TrainingFile::save(const Progress& progress) const {

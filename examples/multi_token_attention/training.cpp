@@ -56,7 +56,7 @@ nlohmann::json settings_of(const Settings& s, const std::string& arm, std::uint6
                      {"hidden", s.hidden},
                      {"dropout", s.dropout},
                      {"batch", s.batch},
-                     {"warmup", s.warmup},
+                     {"warmup", std::min(s.warmup, s.steps)},
                      {"rate", s.rate},
                      {"final_rate", s.final_rate},
                      {"eval_every", s.eval_every},

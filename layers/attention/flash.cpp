@@ -124,10 +124,11 @@ Tasks share_out(const AttentionInputs& in, const AttentionCall& call) {
     if (sharing.by_query && sharing.batch) tasks.batch_tasks = std::min<std::size_t>(1, s.batch);
     if (sharing.by_query && sharing.heads) tasks.head_tasks = std::min<std::size_t>(1, in.k.heads);
   }
+  const bool apart = all_disjoint(in.q, in.k, in.v);
+  if (!apart) tasks.head_tasks = std::min<std::size_t>(1, in.k.heads);
   // with few of them, their queries are shared out too
   constexpr std::size_t wanted_tasks = 8;
   const std::size_t units = tasks.batch_tasks * tasks.head_tasks;
-  const bool apart = disjoint(in.q, in.k) && disjoint(in.q, in.v) && disjoint(in.k, in.v);
   if (units > 0 && apart)
     tasks.ranges = std::clamp<std::size_t>((wanted_tasks + units - 1) / units, 1,
                                            std::max<std::size_t>(1, tiles_of(s)));

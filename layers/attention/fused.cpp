@@ -51,10 +51,13 @@ void backward(const AttentionInputs& in, const Kept& kept, const Array& dy,
         dweights ? dweights->data() + at : nullptr, head_view(*to.dq, in.q, b, h),
         head_view(*to.dk, in.k, b, key_head), head_view(*to.dv, in.v, b, key_head));
   };
-  parallel_for(s.batch * in.k.heads, [&](std::size_t i) {
-    // the heads of a group add to the same dK and dV, one after the other
-    const std::size_t b = i / in.k.heads, first = i % in.k.heads * in.group();
-    for (std::size_t h = first; h < first + in.group(); ++h) one_head(b, h);
+  // the heads of a group add to the same dK and dV, one after the other; and all of them do where
+  // queries, keys and values share places
+  const std::size_t tasks =
+      all_disjoint(in.q, in.k, in.v) ? in.k.heads : std::min<std::size_t>(1, in.k.heads);
+  parallel_for(s.batch * tasks, [&](std::size_t i) {
+    const std::size_t count = s.heads / tasks, first = i % tasks * count;
+    for (std::size_t h = first; h < first + count; ++h) one_head(i / tasks, h);
   });
 }
 

@@ -94,6 +94,10 @@ bool disjoint(const Heads& a, const Heads& b) {
          high.offset - low.offset + end(high) <= a.time_stride;
 }
 
+bool all_disjoint(const Heads& q, const Heads& k, const Heads& v) {
+  return disjoint(q, k) && disjoint(q, v) && disjoint(k, v);
+}
+
 Variable gather(const Heads& h) {
   const Shape shape = gathered_shape(h);
   Array y = uninitialized(shape);

@@ -41,6 +41,10 @@ void check_heads(const char* what, const Heads& heads);
 // Whether no element belongs to both: they lie in different arrays, or side by side in one.
 bool disjoint(const Heads& a, const Heads& b);
 
+// Whether the gradients of several heads can be added to at once: no two of q, k and v share a
+// place.
+bool all_disjoint(const Heads& q, const Heads& k, const Heads& v);
+
 // The heads as an array (batch, heads, length, width): a copy, differentiable.
 Variable gather(const Heads& heads);
 // Each head of x (batch, heads, length, width) `group` times in a row.

@@ -1,6 +1,8 @@
 #include "layers/attention/key_value_cache.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -48,7 +50,11 @@ KeyValueCache::KeyValueCache(const KeyValueCacheOptions& o)
       keys_(zeros({o.batch, o.heads, o.capacity, o.key_width})),
       values_(zeros({o.batch, o.heads, o.capacity, o.value_width})) {}
 
-std::size_t KeyValueCache::bytes() const { return (keys_.size() + values_.size()) * sizeof(Real); }
+std::size_t KeyValueCache::bytes() const {
+  const std::size_t rows =
+      token_rows_ ? token_rows_->scores.size() + token_rows_->weights.size() : 0;
+  return (keys_.size() + values_.size() + rows) * sizeof(Real);
+}
 
 void KeyValueCache::check_room(const std::vector<std::size_t>& counts) const {
   attngrad::check_room("KeyValueCache", lengths_, counts, options_.capacity);
@@ -84,19 +90,28 @@ void KeyValueCache::truncate(const std::vector<std::size_t>& lengths) {
     check_argument(lengths[row] <= lengths_[row], "KeyValueCache: row ", row, " holds ",
                    lengths_[row], " tokens and cannot be cut to ", lengths[row]);
   lengths_ = lengths;
-  for (std::size_t row = 0; token_rows_ && row < lengths.size(); ++row)
-    if (lengths[row] == 0) {  // as fresh as new ones
-      for (Array* rows : {&token_rows_->scores, &token_rows_->weights}) {
-        const std::size_t size = rows->size() / lengths.size();
-        std::fill_n(rows->data() + row * size, size, Real(0));
-      }
-      token_rows_lengths_[row] = 0;
+  if (token_rows_) cut_token_rows();
+}
+
+void KeyValueCache::cut_token_rows() {
+  if (previous_token_rows_ && lengths_ == previous_lengths_ && lengths_ != token_rows_lengths_) {
+    token_rows_ = std::exchange(previous_token_rows_, std::nullopt);
+    token_rows_lengths_ = previous_lengths_;
+  }
+  for (std::size_t row = 0; row < lengths_.size(); ++row) {
+    if (lengths_[row] >= token_rows_lengths_[row]) continue;
+    // of no length, until all is forgotten: then they are as new
+    token_rows_lengths_[row] = lengths_[row] == 0 ? 0 : std::numeric_limits<std::size_t>::max();
+    for (Array* rows : {&token_rows_->scores, &token_rows_->weights}) {
+      const std::size_t size = rows->size() / lengths_.size();
+      std::fill_n(rows->data() + row * size, size, Real(0));
     }
+  }
 }
 
 void KeyValueCache::set_token_rows(TokenRows rows) {
-  token_rows_ = std::move(rows);
-  token_rows_lengths_ = lengths_;
+  previous_token_rows_ = std::exchange(token_rows_, std::move(rows));
+  previous_lengths_ = std::exchange(token_rows_lengths_, lengths_);
 }
 
 KeyValueCache KeyValueCache::fork(const std::vector<std::size_t>& rows) const {

@@ -35,7 +35,7 @@ class KeyValueCache {
   const KeyValueCacheOptions& options() const { return options_; }
   // How many tokens of each row are in it.
   const std::vector<std::size_t>& lengths() const { return lengths_; }
-  // Of keys and values together, written or not.
+  // Of all it holds, written or not.
   std::size_t bytes() const;
 
   // Throws ArgumentError unless there is a count for each row and room for that many more tokens.
@@ -52,9 +52,9 @@ class KeyValueCache {
   // go on in many ways. Throws ArgumentError for no rows, and for a row that is not there.
   KeyValueCache fork(const std::vector<std::size_t>& rows) const;
 
-  // Of multi-token attention: rows of the last queries beside keys and values; none otherwise. They
-  // cannot be cut back: after truncate() to anything but 0 they are out of date, which a layer asks
-  // before it reads them.
+  // Of multi-token attention: rows of the last queries beside keys and values; none otherwise. The
+  // rows before the last set are kept, so that a call that failed can be taken back; after any
+  // other truncate() but to 0 they are out of date, which a layer asks before it reads them.
   void set_token_rows(TokenRows rows);
   const std::optional<TokenRows>& token_rows() const { return token_rows_; }
   bool token_rows_are_fresh() const { return token_rows_lengths_ == lengths_; }
@@ -66,11 +66,12 @@ class KeyValueCache {
 
  private:
   Heads view(const Variable& array, std::size_t width) const;
+  void cut_token_rows();
 
   KeyValueCacheOptions options_;
   std::vector<std::size_t> lengths_;
-  std::optional<TokenRows> token_rows_;
-  std::vector<std::size_t> token_rows_lengths_;  // when they were made
+  std::optional<TokenRows> token_rows_, previous_token_rows_;
+  std::vector<std::size_t> token_rows_lengths_, previous_lengths_;  // when they were made
   Variable keys_, values_;
 };
 

@@ -27,9 +27,19 @@ void check_cache(const MultiHeadAttention& layer, const Variable& x,
   check_argument(!rotary || o.capacity <= rotary->positions,
                  "MultiHeadAttention: rotary positions are for up to ",
                  rotary ? rotary->positions : 0, " tokens, got a cache for ", o.capacity);
-  check_argument(!layer.multi_token || cache.token_rows(),
-                 "MultiHeadAttention: the cache must be for multi-token attention, got one without "
-                 "rows of scores");
+  if (layer.multi_token) {
+    check_argument(cache.token_rows().has_value(),
+                   "MultiHeadAttention: the cache must be for multi-token attention, got one "
+                   "without rows of scores");
+    const TokenRows& rows = *cache.token_rows();
+    const TokenRows own = layer.multi_token->empty_rows(0, o.capacity);  // for its shapes
+    const auto fits = [&](const Array& x, Shape shape) {
+      shape[0] = o.batch;
+      return x.shape() == shape;
+    };
+    check_argument(fits(rows.scores, own.scores.shape()) && fits(rows.weights, own.weights.shape()),
+                   "MultiHeadAttention: the cache is of a layer with other kernels or heads");
+  }
   check_argument(!layer.multi_token || cache.token_rows_are_fresh(),
                  "MultiHeadAttention: the cache was cut back, and multi-token attention cannot go "
                  "on from there; clear it");
@@ -62,7 +72,8 @@ KeyValueCache MultiHeadAttention::make_cache(std::size_t batch, std::size_t capa
 
 Variable MultiHeadAttention::decode(const Variable& x, KeyValueCache& cache,
                                     const Mask& mask) const {
-  return decode(x, std::vector<std::size_t>(cache.options().batch, x.size(1)), cache, mask);
+  return decode(x, std::vector<std::size_t>(cache.options().batch, x.rank() == 3 ? x.size(1) : 0),
+                cache, mask);
 }
 
 Variable MultiHeadAttention::decode(const Variable& x, const std::vector<std::size_t>& counts,

@@ -57,16 +57,21 @@ Variable multi_token_decode(const AttentionInputs& inputs, const TokenMixing& mi
   Array y = zeros({s.batch, s.queries, s.heads * inputs.v.width});
   const std::size_t heads = heads_of_unit(call), units = s.heads / heads;
   TokenRows next = known;
+  const double operations = 2.0 * double(s.batch * s.heads * s.queries * s.keys) *
+                            double(inputs.q.width + inputs.v.width);
   const kernels::SingleThreadedBlas guard;
-  parallel_for(s.batch * units, [&](std::size_t task) {
-    const std::size_t row = task / units, end = begin + rows.counts[row];
-    if (end == begin) return;
-    const Unit unit(call, row, task % units * heads, heads);
-    const Unit::Strip strip = unit.run(begin, end, rows.length(row), &known);
-    unit.add_output(*strip.last, begin, end, y);
-    if (reach(mixing.key_query) > 0) unit.keep_last(*strip.raw, next.scores);
-    if (reach(mixing.key_query_after) > 0) unit.keep_last(*strip.weights, next.weights);
-  });
+  parallel_for(
+      s.batch * units,
+      [&](std::size_t task) {
+        const std::size_t row = task / units, end = begin + rows.counts[row];
+        if (end == begin) return;
+        const Unit unit(call, row, task % units * heads, heads);
+        const Unit::Strip strip = unit.run(begin, end, rows.length(row), &known);
+        unit.add_output(*strip.last, begin, end, y);
+        if (reach(mixing.key_query) > 0) unit.keep_last(*strip.raw, next.scores);
+        if (reach(mixing.key_query_after) > 0) unit.keep_last(*strip.weights, next.weights);
+      },
+      operations);
   known = std::move(next);
   return slice(Variable(std::move(y)), 1, {.start = std::ptrdiff_t(begin)});
 }

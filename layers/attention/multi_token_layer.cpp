@@ -6,6 +6,9 @@
 #include "core/ops/matmul.hpp"
 #include "core/ops/normalize.hpp"
 #include "core/ops/shape.hpp"
+#include "layers/attention/decode.hpp"
+#include "layers/attention/flash.hpp"
+#include "layers/attention/multi_token_strips.hpp"
 #include "layers/initialization.hpp"
 
 namespace attngrad {
@@ -67,11 +70,25 @@ MultiTokenMixer::MultiTokenMixer(const Options& o, Rng& rng)
 
 Variable MultiTokenMixer::operator()(const AttentionInputs& inputs,
                                      const AttentionOptions& call) const {
-  return finished(options.multi_token.kernel(inputs, mixing(), call));
+  const MultiTokenKernel kernel = options.multi_token.kernel;
+  if (!mixes() && kernel == multi_token_attention)  // plain attention has a faster kernel
+    return finished(flash_attention(inputs, call).output);
+  return finished(kernel(inputs, mixing(), call));
+}
+
+bool MultiTokenMixer::mixes() const {
+  TokenMixing all = mixing();
+  return !weights_of(all).empty();
 }
 
 Variable MultiTokenMixer::decode(const AttentionInputs& inputs, const AttentionOptions& call,
                                  const Continuation& rows, TokenRows& known) const {
+  const MultiTokenKernel kernel = options.multi_token.kernel;
+  check_argument(kernel == multi_token_attention || kernel == composed_multi_token_attention,
+                 "MultiToken: a kernel of one's own cannot go on from a cache");
+  if (!mixes())
+    return finished(
+        (inputs.q.length == 1 ? decode_attention : flash_attention)(inputs, call).output);
   return finished(multi_token_decode(inputs, mixing(), call, rows, known));
 }
 

@@ -26,7 +26,7 @@ struct MultiTokenOptions {
   // The layer's place in the model, from 0: the output is multiplied by 0.2 + 0.6 exp(-0.3 depth).
   std::optional<std::size_t> depth = {};
   bool gate = false;  // the output o is multiplied by sigmoid(u . o + b); one gate for all heads
-  MultiTokenKernel kernel = multi_token_attention;
+  MultiTokenKernel kernel = multi_token_attention;  // ours, or the reference, to decode
 };
 
 // For heads of queries whose values are so wide. Kernels and matrices begin as the identity, so
@@ -75,6 +75,7 @@ struct MultiTokenMixer : Layer {
   }
 
  private:
+  bool mixes() const;
   Variable finished(const Variable& y) const;  // norm, depth and gate
   TokenMixing mixing() const {
     return {key_query, head_mixing, key_query_after, head_mixing_after};

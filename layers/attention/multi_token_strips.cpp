@@ -68,11 +68,11 @@ void Unit::convolve_back(const Variable& kernel, const Planes& from, const Plane
       std::copy_n(g.row(h, i), keys, slopes.data() + taps / 2);
       for (std::size_t a = rows - 1 - std::min(rows - 1, i); a < rows; ++a) {
         const std::size_t source = i + a - (rows - 1), at = ((first_head_ + h) * rows + a) * taps;
-        if (i < from.end()) {
+        if (i < from.end() && kernel.needs_grad()) {
           std::copy_n(from.row(h, source), keys, middle);
           hide_row(h, i, middle, keys);
           for (std::size_t b = 0; b < taps; ++b)
-            sums[at + b] += vector_kernels<Real>().dot(g.row(h, i), seen.data() + b, keys);
+            sums[at + b] += kernels::row_kernels<Real>().dot(g.row(h, i), seen.data() + b, keys);
         }
         if (source < to.first() || source >= to.end()) continue;
         std::reverse_copy(kernel.value().data() + at, kernel.value().data() + at + taps,
@@ -312,16 +312,22 @@ void multi_token_backward(const MultiTokenCall& c, const Array& dy, const Gradie
   for (std::size_t w = 0; w < 4; ++w)
     if (weights[w]->holds_value()) sums[w].assign(s.batch * weights[w]->size(), 0.0);
   const Cut cut(c);
+  const auto run_unit = [&](std::size_t batch, std::size_t first_head) {
+    const Unit unit(c, batch, first_head, cut.heads);
+    std::vector<double*> of_batch;
+    for (auto& sum : sums) of_batch.push_back(sum.data() + batch * (sum.size() / s.batch));
+    for (std::size_t begin = 0; begin < s.queries; begin += cut.rows)
+      unit.run_back(begin, std::min(s.queries, begin + cut.rows), dy, to, of_batch);
+  };
   const kernels::SingleThreadedBlas guard;
+  // one after the other where queries, keys and values share places
+  const std::size_t tasks = all_disjoint(c.inputs.q, c.inputs.k, c.inputs.v) ? cut.units : 1;
   parallel_for(
-      s.batch * cut.units,
+      s.batch * tasks,
       [&](std::size_t task) {
-        const std::size_t batch = task / cut.units;
-        const Unit unit(c, batch, task % cut.units * cut.heads, cut.heads);
-        std::vector<double*> of_batch;
-        for (auto& sum : sums) of_batch.push_back(sum.data() + batch * (sum.size() / s.batch));
-        for (std::size_t begin = 0; begin < s.queries; begin += cut.rows)
-          unit.run_back(begin, std::min(s.queries, begin + cut.rows), dy, to, of_batch);
+        const std::size_t count = cut.units / tasks, first = task % tasks * count;
+        for (std::size_t unit = first; unit < first + count; ++unit)
+          run_unit(task / tasks, unit * cut.heads);
       },
       3 * cut.operations);
   auto gradient = to.parameters.begin();

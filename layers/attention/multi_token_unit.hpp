@@ -16,7 +16,6 @@ class Planes {
     numbers_ = uninitialized({heads, end - first, keys});
   }
 
-  std::size_t heads() const { return heads_; }
   std::size_t first() const { return first_; }
   std::size_t end() const { return end_; }
   std::size_t rows() const { return end_ - first_; }

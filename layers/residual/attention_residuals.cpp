@@ -52,9 +52,7 @@ std::vector<DepthSource> ResidualSources::sources() const {
 Variable ResidualSources::mix_of(const DepthMix& mix) const {
   return within(residuals_, mix, [&](const DepthMix& m) {
     offer("weights", [&] { return depth_weights(sources(), m.scaled_query()); });
-    const Variable y = m(sources());
-    offer("", [&] { return y; });
-    return y;
+    return m(sources());
   });
 }
 
@@ -77,9 +75,7 @@ Variable ResidualSources::next_in_two_phases() {
   const OpenMix& open = open_[in_block];
   return within(residuals_, residuals_.inputs[added_], [&](const DepthMix& mix) {
     offer("weights", [&] { return depth_weights(sources(), mix.scaled_query()); });
-    const Variable y = partial_ ? close_mix(open, *partial_, mix.scaled_query()) : open.mix;
-    offer("", [&] { return y; });
-    return y;
+    return partial_ ? close_mix(open, *partial_, mix.scaled_query()) : open.mix;
   });
 }
 

@@ -91,6 +91,15 @@ TEST_CASE("a gated feed-forward part multiplies the activation by a second map",
                                          ag::slice(both, 1, {.start = 2, .stop = 4}));
     REQUIRE(ag::relative_difference(layer(x).value(), expected.value()) < 1e-6);
   }
+  // a gradient of 0 stays 0, whatever it is multiplied by
+  Array infinite = ag::ones({1, 2});
+  infinite(0, 1) = std::numeric_limits<Real>::infinity();
+  const Variable gate = ag::parameter(infinite);
+  Tape tape;
+  const Array slope =
+      tape.gradients(ag::silu_gate(gate), Variable(ag::zeros({1, 1}))).of(gate).value();
+  REQUIRE(slope(0, 0) == 0);
+  REQUIRE(slope(0, 1) == 0);
   REQUIRE_THROWS_WITH(ag::silu_gate(Variable(ag::zeros({2, 3}))),
                       "silu_gate: rows must be of even length, got (2, 3)");
 }

@@ -4,7 +4,7 @@
 One line of JSON a form: its name, fwd_bwd_ms (median), and the ratio to the plain causal kernel measured before it.
 Soft-cap, ALiBi without a stored bias, relative positions, sinks and score functions have no kernel there.
 Usage: torch_forms.py --threads 2 [--length 4096] [--heads 8] [--width 64] [--rounds 3]
-Needs: pip install torch==2.13.0 numpy
+Needs: pip install torch==2.13.0
 """
 import argparse
 import json

@@ -265,6 +265,10 @@ TEST_CASE("parameters are counted without a model: the paper's 880M and what its
                                      .first = 2,
                                      .every = 4};
   CHECK(ag::parameter_count(options) == 876'553'728 + 29'592);
+  options.attention->every = 0;
+  CHECK_THROWS_WITH(ag::parameter_count(options), ContainsSubstring("every must be positive"));
+  options.heads = 0;
+  CHECK_THROWS_WITH(ag::parameter_count(options), ContainsSubstring("must be positive"));
 }
 
 TEST_CASE("the count of parameters is that of the model", "[multi-token]") {
@@ -315,94 +319,4 @@ TEST_CASE("multi-token attention refuses what does not fit, and says what came",
                     ContainsSubstring("got 2 and 4"));
   CHECK_THROWS_WITH(ag::MultiTokenMixer({{.heads_before = 3}, 2, 4}, rng),
                     ContainsSubstring("groups of 3 do not divide 2 heads"));
-}
-
-TEST_CASE(
-    "multi-token attention and attention residuals, decoded piece by piece, give the full "
-    "forward",
-    "[multi-token][cache]") {
-  for (const bool window : {false, true})
-    for (int form = 0; form < 3; ++form) {
-      ag::Rng rng(7);
-      ag::TransformerOptions o{.vocabulary = 9,
-                               .context = 12,
-                               .width = 8,
-                               .heads = 4,
-                               .key_heads = 2,
-                               .layers = 3,
-                               .positions = ag::Positions::rotary,
-                               .deviation = 0.5};
-      if (window) o.window = 4;
-      o.attention = ag::MultiToken{.layer = {.before = ag::KernelSize{3, 5}, .norm = true}};
-      if (form > 0) o.attention->layer.after = ag::KernelSize{2, 3};
-      if (form > 1) o.attention->layer.heads_before = o.attention->layer.heads_after = 4;
-      if (form == 2) o.residual = ag::BlockAttention{.blocks = 2};
-      ag::Transformer model(o, rng);
-      for (const auto& [name, value] : ag::parameters(model))  // away from the identity
-        if (name.find("multi_token") != std::string::npos) {
-          Variable weight = value;
-          weight.assign(Array(value.value() + 0.3 * random_array(value.shape())));
-        }
-      const ag::Indices tokens = rng.integers(0, 9, {2, 10});
-      const Array full = model(tokens).value();
-      for (const std::vector<std::size_t>& pieces :
-           {std::vector<std::size_t>(10, 1), {10}, {1, 9}, {4, 1, 5}, {2, 2, 2, 2, 2}}) {
-        ag::TransformerCache cache = model.make_cache(2);
-        std::size_t at = 0;
-        for (const std::size_t count : pieces) {
-          ag::Indices piece = ag::Indices::from_shape({2, count});
-          for (std::size_t b = 0; b < 2; ++b)
-            for (std::size_t t = 0; t < count; ++t) piece(b, t) = tokens(b, at + t);
-          const Array logits = model.decode(piece, cache).value();
-          double worst = 0;
-          for (std::size_t b = 0; b < 2; ++b)
-            for (std::size_t t = 0; t < count; ++t)
-              for (std::size_t c = 0; c < 9; ++c)
-                worst = std::max(worst, std::abs(double(logits(b, t, c) - full(b, at + t, c))));
-          CAPTURE(form, window, pieces, at);
-          CHECK(worst < tolerance(1e-12, 1e-4));
-          at += count;
-        }
-      }
-    }
-}
-
-TEST_CASE(
-    "a cache of multi-token attention forks, goes on in rows of unequal lengths, and is not "
-    "read once it was cut",
-    "[multi-token][cache]") {
-  ag::Rng rng(8);
-  ag::TransformerOptions o{.vocabulary = 9, .context = 12, .width = 8, .heads = 2, .layers = 2};
-  o.deviation = 0.5;
-  o.attention = ag::MultiToken{
-      .layer = {.before = ag::KernelSize{3, 5}, .after = ag::KernelSize{2, 3}, .heads_after = 2}};
-  const ag::Transformer model(o, rng);
-  for (const auto& [name, value] : ag::parameters(model))
-    if (name.find("multi_token") != std::string::npos) {
-      Variable weight = value;
-      weight.assign(Array(value.value() + 0.3 * random_array(value.shape())));
-    }
-  const ag::Indices tokens = rng.integers(0, 9, {2, 6});
-  ag::TransformerCache cache = model.make_cache(2);
-  model.decode(tokens, {6, 3}, cache);  // row 1: its first three only
-  ag::TransformerCache fork = cache.fork({1, 0});
-  const ag::Indices next = rng.integers(0, 9, {2, 2});
-  const Array logits = model.decode(next, fork).value();
-  const auto whole = [&](std::size_t row, std::size_t count, std::size_t next_row) {
-    ag::Indices all = ag::Indices::from_shape({1, count + 2});
-    for (std::size_t t = 0; t < count; ++t) all(0, t) = tokens(row, t);
-    for (std::size_t t = 0; t < 2; ++t) all(0, count + t) = next(next_row, t);
-    return model(all).value();
-  };
-  const Array first = whole(1, 3, 0), second = whole(0, 6, 1);
-  for (std::size_t t = 0; t < 2; ++t)
-    for (std::size_t c = 0; c < 9; ++c) {
-      CHECK(std::abs(double(logits(0, t, c) - first(0, 3 + t, c))) < tolerance(1e-12, 1e-4));
-      CHECK(std::abs(double(logits(1, t, c) - second(0, 6 + t, c))) < tolerance(1e-12, 1e-4));
-    }
-  cache.truncate({4, 3});
-  CHECK_THROWS_WITH(model.decode(next, cache), ContainsSubstring("clear it"));
-  cache.clear();
-  const Array again = model.decode(tokens, cache).value();
-  CHECK(ag::relative_difference(again, model(tokens).value()) < tolerance(1e-12, 1e-4));
 }

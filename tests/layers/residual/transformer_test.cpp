@@ -89,9 +89,11 @@ TEST_CASE("depth weights can be captured, and each mix's sum to 1", "[residual][
   ag::Rng rng(1);
   const ag::Transformer model(options, rng);
   const ag::Capture seen = ag::capture("residuals.*.weights"),
-                    inputs = ag::capture("residuals.inputs.*.weights");
+                    inputs = ag::capture("residuals.inputs.*.weights"),
+                    mixes = ag::capture("residuals.inputs.*");
   model(rng.integers(0, 13, {2, 8}));
   REQUIRE(inputs.values().size() == 6);
+  REQUIRE(mixes.values().size() == 6);
   REQUIRE(seen.values().size() == 1);  // the output's
   // blocks of 3: the sublayers see 1, 2, 2, then 2, 3, 3 sources, the output 3
   std::vector<std::size_t> counts;
