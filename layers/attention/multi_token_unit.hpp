@@ -12,7 +12,7 @@ inline namespace ATTNGRAD_PRECISION {
 class Planes {
  public:
   Planes(std::size_t heads, std::size_t first, std::size_t end, std::size_t keys)
-      : heads_(heads), first_(first), end_(end), keys_(keys) {
+      : first_(first), end_(end), keys_(keys) {
     numbers_ = uninitialized({heads, end - first, keys});
   }
 
@@ -30,7 +30,7 @@ class Planes {
   void clear() { numbers_.fill(Real(0)); }
 
  private:
-  std::size_t heads_, first_, end_, keys_;
+  std::size_t first_, end_, keys_;
   Array numbers_;
 };
 using PlanesPointer = std::shared_ptr<Planes>;
