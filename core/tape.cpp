@@ -157,17 +157,29 @@ class Recorder::Walk final : public GradientSink {
                 running_backward_of ? running_backward_of : "gradients",
                 ": the derivative returned shape ", gradient.shape(), " for an input of shape ",
                 input.shape_);
-    const Variable& kept = input.kept_;
-    if (!kept.holds_value() || is_intermediate(kept, recorder_.recording_, begin_)) {
-      accumulate(pending_[input.position_ - begin_], std::move(gradient));
-    } else {
-      Gradients::Entry& entry =
-          result_.entries_.try_emplace(kept.id(), Gradients::Entry{kept, {}}).first->second;
-      accumulate(entry.gradient, std::move(gradient));
-    }
+    accumulate(place_of(input), std::move(gradient));
+  }
+
+  Array* sum_of(const Target& input) override {
+    Variable& sum = place_of(input);
+    return may_write_to(sum) ? &sum.state_->value : nullptr;
   }
 
  private:
+  // Where the gradient of an input collects.
+  Variable& place_of(const Target& input) {
+    const Variable& kept = input.kept_;
+    if (!kept.holds_value() || is_intermediate(kept, recorder_.recording_, begin_))
+      return pending_[input.position_ - begin_];
+    return result_.entries_.try_emplace(kept.id(), Gradients::Entry{kept, {}})
+        .first->second.gradient;
+  }
+
+  // Whether a sum belongs to this walk alone.
+  bool may_write_to(const Variable& sum) const {
+    return !record_backward_ && sum.holds_value() && sum.state_.use_count() == 1;
+  }
+
   void run_node(std::size_t position, const Variable& gy) {
     if (const auto watched = watched_.find(position); watched != watched_.end())
       *watched->second = gy;
@@ -183,7 +195,7 @@ class Recorder::Walk final : public GradientSink {
   void accumulate(Variable& sum, Variable gradient) {
     if (!sum.holds_value()) {
       sum = std::move(gradient);
-    } else if (!record_backward_ && sum.state_.use_count() == 1) {
+    } else if (may_write_to(sum)) {
       kernels::add_into(gradient.value().data(), sum.state_->value.data(), gradient.size());
     } else {
       sum = attngrad::add(sum, gradient);

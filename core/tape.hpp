@@ -166,6 +166,9 @@ class Target {
 class GradientSink {
  public:
   virtual void add(const Target& input, Variable gradient) = 0;
+  // What has been added there, for who would add to it in place; null if that is nothing, or if it
+  // may not be written to.
+  virtual Array* sum_of(const Target& input) = 0;
 
  protected:
   ~GradientSink() = default;
@@ -305,6 +308,20 @@ using Composed = std::function<Variable(const std::vector<Variable>& inputs)>;
 // ArgumentError if backward or composed is empty; TapeError as record().
 Variable record_joint(const char* op, Variable y, std::vector<Variable> inputs,
                       JointBackward backward, Composed composed);
+
+// Where a backward that adds in place takes the gradient of an input, shaped like it.
+struct GradientPlace {
+  Real* data = nullptr;  // null if the input needs none
+  bool adds = false;     // to what is there; else every element must be set
+};
+// From the gradient of the output: sets or adds to the gradients of all inputs.
+using InPlaceBackward =
+    std::function<void(const Array& gy, const std::vector<GradientPlace>& places)>;
+
+// The same for an op whose inputs go into many others: their gradients need no arrays of their own
+// before they are added up.
+Variable record_joint_in_place(const char* op, Variable y, std::vector<Variable> inputs,
+                               InPlaceBackward backward, Composed composed);
 
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -63,6 +63,15 @@ void combine(const T* const* x, const T* weights, std::size_t count, T* y, std::
     return total;
   };
   std::size_t i = 0;
+  // four at a time, so that none waits for another, and a weight is read once for all
+  for (; i + 4 * V::size <= n; i += 4 * V::size) {
+    V totals[4]{V(T(0)), V(T(0)), V(T(0)), V(T(0))};
+    for (std::size_t k = 0; k < count; ++k)
+      for (std::size_t j = 0; j < 4; ++j)
+        totals[j] =
+            multiply_add(V(weights[k]), V::load_unaligned(x[k] + i + j * V::size), totals[j]);
+    for (std::size_t j = 0; j < 4; ++j) totals[j].store_unaligned(y + i + j * V::size);
+  }
   for (; i + V::size <= n; i += V::size)
     combined([i](const T* from) { return V::load_unaligned(from + i); }).store_unaligned(y + i);
   if (i == n) return;

@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr double cell = 16, margin = 20, top = 130, left = 130;
+constexpr double cell = 16, margin = 20, top = 165, left = 130;
 
 // Whether each sublayer is a source of its own.
 bool is_full(const std::vector<std::vector<double>>& weights) {

@@ -26,6 +26,11 @@ double inverse_rms_of(const Real* x, std::size_t n, double epsilon) {
   return 1 / std::sqrt(square / double(n) + epsilon);
 }
 
+// Tells the processor that n numbers from x on will be wanted; none need be there.
+void fetch(const Real* x, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += 64 / sizeof(Real)) __builtin_prefetch(x + i);
+}
+
 std::size_t rows_of(const Variable& value) {
   const std::size_t width = value.shape().back();
   return width == 0 ? 0 : value.size() / width;
@@ -85,11 +90,18 @@ class RowOfSources {
   const Real* operator[](std::size_t i) const { return row_[i]; }
   double inverse_rms(std::size_t i) const { return double(inverse_rms_[i][at_]); }
 
-  // y = sum of the sources by their weights, which are set too; returns log sum exp of the logits.
-  double mix(const Real* query, Real* weights, Real* y) const {
-    for (std::size_t i = 0; i < count(); ++i)
-      weights[i] = Real(dot(row_[i], query, width_) * inverse_rms(i));
-    const double log_sum_exp = kernels::row_kernels<Real>().softmax(weights, weights, count());
+  // sum(x * source) of source i, whose next row is fetched meanwhile: it lies far from this one's
+  // others, where the processor does not expect it.
+  double dot_with(std::size_t i, const Real* x) const {
+    fetch(row_[i] + width_, width_);
+    return dot(row_[i], x, width_);
+  }
+
+  // y = sum of the sources by their weights; sets the logits and weights too, which may be one
+  // array; returns log sum exp of the logits.
+  double mix(const Real* query, Real* logits, Real* weights, Real* y) const {
+    for (std::size_t i = 0; i < count(); ++i) logits[i] = Real(dot_with(i, query) * inverse_rms(i));
+    const double log_sum_exp = kernels::row_kernels<Real>().softmax(logits, weights, count());
     vector_kernels<Real>().combine(data(), weights, count(), y, width_);
     return log_sum_exp;
   }
@@ -115,28 +127,29 @@ struct KeptMix {
   std::vector<Variable> values;
   Variable query;
   std::vector<Saved> inverse_rms;
-  Saved weights;  // (rows, sources)
+  Saved logits;  // (rows, sources)
 };
 
 // Goes backward through one row after another, with room for what a row needs.
 class RowBackward {
  public:
-  // gvalues: one array for each source that needs a gradient, shaped like it.
-  RowBackward(const KeptMix& kept, std::vector<Array>& gvalues)
+  // places: of the gradient of each source.
+  RowBackward(const KeptMix& kept, const std::vector<GradientPlace>& places)
       : kept_(kept),
-        gvalues_(gvalues),
+        places_(places),
         row_(kept.values, inverse_rms_of(kept.inverse_rms)),
         count_(row_.count()),
         width_(kept.query.size()),
+        weights_(count_),
         slopes_(count_),
         terms_(count_ + 1),
         factors_(count_ + 1, Real(1)) {}
 
-  // Sets row r of each source's gradient, and adds to gquery what is due to this row.
+  // Takes row r of each source's gradient to its place, and adds to gquery what is due to this row.
   void operator()(std::size_t r, const Real* g, Real* gquery) {
     row_.go_to(r);
-    const Real* const weights = kept_.weights().value().data() + r * count_;
-    set_slopes(g, weights);
+    const Real* const logits = kept_.logits().value().data() + r * count_;
+    set_slopes(g, logits);
     // logit = sum(query * x) / rms, with respect to the query
     terms_[0] = gquery;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -145,7 +158,7 @@ class RowBackward {
     }
     kernels().combine(terms_.data(), factors_.data(), count_ + 1, gquery, width_);
     for (std::size_t i = 0; i < count_; ++i)
-      if (kept_.values[i].needs_grad()) source(i, g, weights[i], gvalues_[i].data() + r * width_);
+      if (places_[i].data != nullptr) source(i, g, double(logits[i]), r);
   }
 
  private:
@@ -153,51 +166,54 @@ class RowBackward {
 
   // By how much the loss changes with sum(query * x) of each source: undoes the softmax and the
   // division by the root mean square.
-  void set_slopes(const Real* g, const Real* weights) {
+  void set_slopes(const Real* g, const Real* logits) {
+    kernels::row_kernels<Real>().softmax(logits, weights_.data(), count_);
     double level = 0;  // sum(g * y)
     for (std::size_t i = 0; i < count_; ++i) {
-      slopes_[i] = dot(g, row_[i], width_);
-      level += double(weights[i]) * slopes_[i];
+      slopes_[i] = row_.dot_with(i, g);
+      level += double(weights_[i]) * slopes_[i];
     }
     for (std::size_t i = 0; i < count_; ++i)
-      slopes_[i] = double(weights[i]) * (slopes_[i] - level) * row_.inverse_rms(i);
+      slopes_[i] = double(weights_[i]) * (slopes_[i] - level) * row_.inverse_rms(i);
   }
 
   // A source is read as a value, as a key, and by the norm of the key.
-  void source(std::size_t i, const Real* g, Real weight, Real* gvalue) const {
-    const Real* const query = kept_.query.value().data();
-    const double share = dot(row_[i], query, width_) * row_.inverse_rms(i) * row_.inverse_rms(i);
-    const Real* const terms[]{g, query, row_[i]};
-    const Real factors[]{weight, Real(slopes_[i]), Real(-slopes_[i] * share / double(width_))};
-    kernels().combine(terms, factors, 3, gvalue, width_);
+  void source(std::size_t i, const Real* g, double logit, std::size_t r) const {
+    Real* const gvalue = places_[i].data + r * width_;
+    fetch(gvalue + width_, width_);
+    const double by_norm = -slopes_[i] * logit * row_.inverse_rms(i) / double(width_);
+    const Real* const terms[]{g, kept_.query.value().data(), row_[i], gvalue};
+    const Real factors[]{weights_[i], Real(slopes_[i]), Real(by_norm), Real(1)};
+    kernels().combine(terms, factors, places_[i].adds ? 4 : 3, gvalue, width_);
   }
 
   const KeptMix& kept_;
-  std::vector<Array>& gvalues_;
+  const std::vector<GradientPlace>& places_;
   RowOfSources row_;
   std::size_t count_, width_;
+  std::vector<Real> weights_;
   std::vector<double> slopes_;
   std::vector<const Real*> terms_;
   std::vector<Real> factors_;
 };
 
-std::vector<Array> backward(const KeptMix& kept, const Array& g) {
+void backward(const KeptMix& kept, const Array& g, const std::vector<GradientPlace>& places) {
   const std::size_t width = kept.query.size();
   const std::size_t rows = rows_of(kept.values.front()), grain = rows_per_piece(width);
-  std::vector<Array> gradients;
-  for (const Variable& value : kept.values)
-    gradients.push_back(uninitialized(value.needs_grad() ? value.shape() : Shape{0}));
-  Array gquery = zeros({(rows + grain - 1) / grain, width});
+  Array pieces = zeros({(rows + grain - 1) / grain, width});  // of the query's gradient
   parallel_chunks(
       rows, grain,
       [&](std::size_t begin, std::size_t end) {
-        RowBackward back(kept, gradients);
+        RowBackward back(kept, places);
         for (std::size_t row = begin; row < end; ++row)
-          back(row, g.data() + row * width, gquery.data() + begin / grain * width);
+          back(row, g.data() + row * width, pieces.data() + begin / grain * width);
       },
       backward_operations(kept.values.size() * g.size()));
-  gradients.push_back(sum_pieces(gquery, width));
-  return gradients;
+  const GradientPlace& gquery = places.back();
+  if (gquery.data == nullptr) return;
+  const Array sum = sum_pieces(pieces, width);
+  for (std::size_t j = 0; j < width; ++j)
+    gquery.data[j] = gquery.adds ? gquery.data[j] + sum.data()[j] : sum.data()[j];
 }
 
 // x: the sources, (count, ..., width); the weights: (count, ..., 1).
@@ -228,25 +244,29 @@ DepthSource::DepthSource(const Variable& value, Real epsilon)
 Variable depth_mix(const std::vector<DepthSource>& sources, const Variable& query) {
   std::vector<Variable> values = values_of(sources, query);
   const std::size_t count = values.size(), width = query.size(), rows = rows_of(values.front());
-  Array y = uninitialized(values.front().shape()), weights = uninitialized({rows, count});
+  Array y = uninitialized(values.front().shape()), logits = uninitialized({rows, count});
   parallel_chunks(
       rows, rows_per_piece(width),
       [&](std::size_t begin, std::size_t end) {
         RowOfSources row(values, inverse_rms_of(sources));
+        std::vector<Real> weights(count);
         for (std::size_t r = begin; r < end; ++r) {
           row.go_to(r);
-          row.mix(query.value().data(), weights.data() + r * count, y.data() + r * width);
+          row.mix(query.value().data(), logits.data() + r * count, weights.data(),
+                  y.data() + r * width);
         }
       },
       forward_operations(count * y.size()));
 
   std::vector<Variable> inputs = values;
   inputs.push_back(query);
-  KeptMix kept{std::move(values), query, {}, saved(Variable(std::move(weights)))};
+  KeptMix kept{std::move(values), query, {}, saved(Variable(std::move(logits)))};
   for (const DepthSource& source : sources) kept.inverse_rms.push_back(saved(source.inverse_rms()));
-  return record_joint(
+  return record_joint_in_place(
       "depth_mix", Variable(std::move(y)), std::move(inputs),
-      [kept = std::move(kept)](const Array& g) { return backward(kept, g); },
+      [kept = std::move(kept)](const Array& g, const std::vector<GradientPlace>& places) {
+        backward(kept, g, places);
+      },
       [epsilon = sources.front().epsilon()](const std::vector<Variable>& in) {
         return composed_depth_mix({in.begin(), in.end() - 1}, in.back(), epsilon);
       });
@@ -286,8 +306,8 @@ std::vector<OpenMix> open_mixes(const std::vector<DepthSource>& sources,
         for (std::size_t r = begin; r < end; ++r) {
           row.go_to(r);
           for (std::size_t q = 0; q < queries.size(); ++q)
-            open[q].log_sum_exp[r] =
-                row.mix(queries[q].value().data(), weights.data(), mixes[q].data() + r * width);
+            open[q].log_sum_exp[r] = row.mix(queries[q].value().data(), weights.data(),
+                                             weights.data(), mixes[q].data() + r * width);
         }
       },
       forward_operations(queries.size() * values.size() * mixes.front().size()));

@@ -37,7 +37,7 @@ class DepthSource {
 //   y = sum_i a_i x_i,  a = softmax_i(sum(query * x_i / sqrt(mean(x_i^2) + epsilon)))
 // The values are not normalised, and no 1 / sqrt(width) scales the logits. query: (width); sources
 // and y: of one shape (..., width). A query of zeros gives the mean. A gain of the norm would only
-// multiply the query: for one, pass query * gain. Saves the sources themselves, one weight per row
+// multiply the query: for one, pass query * gain. Saves the sources themselves, one logit per row
 // and source, and the sources' inverse_rms. NaN in the rows where an inverse_rms is infinite.
 // Throws ArgumentError without sources or where their epsilons differ; ShapeError for other shapes;
 // TapeError for a stale source.

@@ -286,3 +286,39 @@ TEST_CASE("a tape belongs to the thread that opened it", "[tape][errors]") {
   REQUIRE(message == "gradients: this tape belongs to another thread");
   REQUIRE(tape.gradients(y).of(x).item() == 4);
 }
+
+TEST_CASE("a backward that adds in place takes no array beside the sum, and writes to no other's",
+          "[tape][memory]") {
+  // 2 x; notes how often there was a sum to add to
+  std::size_t added = 0;
+  const auto twice = [&](const Variable& x) {
+    Array y = x.value();
+    for (Real& each : y) each *= 2;
+    return ag::record_joint_in_place(
+        "twice", Variable(std::move(y)), {x},
+        [&added, size = x.size()](const Array& g, const std::vector<ag::GradientPlace>& places) {
+          const ag::GradientPlace& place = places[0];
+          added += place.adds ? 1 : 0;
+          for (std::size_t i = 0; i < size; ++i)
+            place.data[i] = (place.adds ? place.data[i] : 0) + 2 * g.data()[i];
+        },
+        [](const std::vector<Variable>& in) { return in[0] * Real(2); });
+  };
+  const Variable a = ag::parameter(ag::ones({3})), b = ag::parameter(ag::ones({3}));
+  {
+    Tape tape;
+    const Variable h = a * Real(1);
+    const Variable y = twice(a) + twice(h) + twice(h) + twice(h) + (a + b);
+    const ag::Gradients gradients = tape.gradients(ag::sum(y));
+    require_close(gradients.of(a).value(), {9, 9, 9}, 0);
+    require_close(gradients.of(b).value(), {1, 1, 1}, 0);  // a + b gave both inputs one array
+    REQUIRE(added >= 2);
+  }
+  Tape outer;
+  Variable g;
+  {
+    Tape inner;
+    g = inner.gradients(ag::sum(ag::square(twice(a)))).of(a);
+  }
+  require_close(outer.gradients(ag::sum(g)).of(a).value(), {8, 8, 8}, 0);
+}
