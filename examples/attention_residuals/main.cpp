@@ -99,7 +99,8 @@ class Speaker {
                                   {"validation_loss", loss}}
                 << std::endl;
     else
-      std::printf("%s: step %zu, validation loss %.5f\n", job.name().c_str(), step, loss);
+      std::printf("%s: step %zu, validation loss %.5f\n", job.name().c_str(), step, loss),
+          std::fflush(stdout);
   }
 
  private:

@@ -109,16 +109,17 @@ refuses any "--load" train --load half.safetensors
 refuses any "--steps" train --steps -3
 
 # attention residuals: every arm, plots, and a training that was stopped and gone on with
-deep=(--layers 2 --width 16 --heads 2 --hidden 16 --context 8 --batch 2 --warmup 1 --evaluate-every 2 --steps 4)
+deep=(--layers 2 --width 16 --heads 2 --hidden 16 --context 8 --batch 2 --warmup 1)
+short=(--steps 4 --evaluate-every 2)
 residuals() { "$programs/attention_residuals" "${deep[@]}" "$@"; }
-residuals --seeds 2 --arms residual,full,block2 --plot depth --folder kept >out || fail "$(cat out)"
+residuals "${short[@]}" --seeds 2 --arms residual,full,block2 --plot depth --folder kept >out || fail "$(cat out)"
 grep -q '+-' out || fail "attention_residuals shows no standard error: $(cat out)"
 for plot in loss state read gradient weights-full weights-block2; do
   grep -q '</svg>' depth-$plot.svg || fail "depth-$plot.svg is not a plot"
 done
-residuals --seeds 2 --arms residual,full,block2 --folder kept --json >again || fail "$(cat again)"
+residuals "${short[@]}" --seeds 2 --arms residual,full,block2 --folder kept --json >again || fail "$(cat again)"
 [ "$(grep -c '"gap":' again)" = 6 ] || fail "attention_residuals --json: $(cat again)"
-long=(--seeds 1 --arms full --steps 2000 --evaluate-every 250)
+long=(--seeds 1 --arms full --steps 4000 --evaluate-every 250)
 "$programs/attention_residuals" "${deep[@]}" "${long[@]}" --folder cut >out 2>&1 &
 for _ in $(seq 600); do
   if grep -q 'step 250,' out; then break; fi
@@ -129,8 +130,9 @@ residuals "${long[@]}" --folder cut >out || fail "$(cat out)"
 grep -q ' [1-9][0-9]* steps done before' out || fail "attention_residuals began anew: $(cat out)"
 residuals "${long[@]}" --folder whole >out || fail "$(cat out)"
 cmp {cut,whole}/full-seed1-rate0.004.safetensors || fail "a training that was cut off ends elsewhere"
-refuses 1 "other settings" residuals "${long[@]}" --layers 1 --folder cut
-residuals --cost --arms residual,full --width 16 --heads 2 --hidden 16 --json >out || fail "$(cat out)"
+cp whole/full-seed1-rate0.004.safetensors whole/full-seed2-rate0.004.safetensors
+refuses 1 "other settings" residuals "${long[@]}" --seed 2 --folder whole
+residuals --cost --arms residual,full --json >out || fail "$(cat out)"
 [ "$(grep -c '"peak_mebibytes":' out)" = 2 ] || fail "attention_residuals --cost: $(cat out)"
 refuses 2 "an arm is residual, full" residuals --arms residual,block
 refuses 1 "asked for twice" residuals --arms full,full
