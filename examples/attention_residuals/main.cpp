@@ -91,16 +91,17 @@ class Speaker {
   void evaluated(const Job& job, std::size_t step, double loss) {
     const std::lock_guard lock(mutex_);
     progress_.close();
-    if (json_)
+    if (json_) {
       std::cout << nlohmann::json{{"arm", job.arm},
                                   {"seed", job.seed},
                                   {"rate", job.rate},
                                   {"step", step},
                                   {"validation_loss", loss}}
                 << std::endl;
-    else
-      std::printf("%s: step %zu, validation loss %.5f\n", job.name().c_str(), step, loss),
-          std::fflush(stdout);
+    } else {
+      std::printf("%s: step %zu, validation loss %.5f\n", job.name().c_str(), step, loss);
+      std::fflush(stdout);
+    }
   }
 
  private:
