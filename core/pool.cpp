@@ -1,5 +1,6 @@
 #include "core/pool.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -41,7 +42,8 @@ struct Pool {
   std::mutex chunks_mutex;
   std::map<std::byte*, Chunk> chunks;  // by where they begin
   std::byte* open = nullptr;           // the chunk that new blocks are cut from
-  std::atomic<std::size_t> alive{0}, most_alive{0}, held{0}, system_allocations{0};
+  std::atomic<std::ptrdiff_t> alive{0}, most_alive{0};
+  std::atomic<std::size_t> held{0}, system_allocations{0};
 };
 
 Pool& pool() {
@@ -77,28 +79,95 @@ void mark_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
 #endif
 }
 
-// A free block for everybody.
-void share(void* memory, std::size_t index) {
+// Blocks of one size, linked; first to last.
+struct Run {
+  FreeBlock* first;
+  FreeBlock* last;
+};
+
+// Free blocks for everybody.
+void share(Run run, std::size_t index) {
   SizeClass& c = pool().classes[index];
   std::lock_guard lock(c.mutex);
-  c.free = new (memory) FreeBlock{c.free};
+  run.last->next = c.free;
+  c.free = run.first;
+}
+void share(void* memory, std::size_t index) {
+  FreeBlock* const block = new (memory) FreeBlock{nullptr};
+  share({block, block}, index);
 }
 
-// A few small blocks that a thread keeps to itself, so that taking one needs no lock.
+// The first `most` blocks of a list or, where it is shorter, all of it; the list goes on behind.
+std::size_t split(FreeBlock*& list, std::size_t most, Run& run) {
+  if (list == nullptr) return 0;
+  run = {list, list};
+  std::size_t count = 1;
+  for (; count < most && run.last->next != nullptr; ++count) run.last = run.last->next;
+  list = std::exchange(run.last->next, nullptr);
+  return count;
+}
+
+// So many bytes more are alive, and at some time there were `most` more.
+void count_alive(std::ptrdiff_t bytes, std::ptrdiff_t most) {
+  Pool& p = pool();
+  const std::ptrdiff_t before = p.alive.fetch_add(bytes, std::memory_order_relaxed);
+  std::ptrdiff_t known = p.most_alive.load(std::memory_order_relaxed);
+  while (before + most > known &&
+         !p.most_alive.compare_exchange_weak(known, before + most, std::memory_order_relaxed)) {
+  }
+}
+
+// What a thread keeps to itself so that small blocks need neither a lock nor an atomic count: some
+// free ones of each class, which come and go by the batch, and the bytes that it took and has not
+// counted yet, with the most there were of them.
 struct LocalBlocks {
-  static constexpr std::size_t classes = 4 * 6 + 1, largest = 64;  // up to 4 KiB; blocks of each
+  static constexpr std::size_t classes = 4 * 6 + 1;  // up to 4 KiB
+  static constexpr std::size_t batch = 32;           // of up to two for each class
+  static constexpr std::ptrdiff_t most_uncounted = std::ptrdiff_t{64} << 10;
   std::array<FreeBlock*, classes> free{};
   std::array<std::size_t, classes> count{};
+  std::ptrdiff_t uncounted = 0, most = 0;
 
-  // Gives all blocks of a class back to everybody.
-  void release(std::size_t index) {
-    while (FreeBlock* block = free[index]) {
-      free[index] = block->next;
-      share(block, index);
-    }
-    count[index] = 0;
+  FreeBlock* take(std::size_t index) {
+    if (free[index] == nullptr) fetch(index);
+    FreeBlock* const block = free[index];
+    if (block == nullptr) return nullptr;
+    free[index] = block->next;
+    --count[index];
+    return block;
+  }
+  void give_back(void* memory, std::size_t index) {
+    if (count[index] == 2 * batch) release(index, batch);
+    free[index] = new (memory) FreeBlock{free[index]};
+    ++count[index];
+  }
+  // Gives blocks of a class back to everybody.
+  void release(std::size_t index, std::size_t most) {
+    Run run;
+    const std::size_t released = split(free[index], most, run);
+    if (released > 0) share(run, index);
+    count[index] -= released;
+  }
+  void count_bytes(std::ptrdiff_t bytes) {
+    uncounted += bytes;
+    if (uncounted > most) most = uncounted;
+    if (uncounted > most_uncounted || uncounted < -most_uncounted) count_all();
+  }
+  void count_all() { count_alive(std::exchange(uncounted, 0), std::exchange(most, 0)); }
+  void leave() {
+    for (std::size_t index = 0; index < classes; ++index) release(index, count[index]);
+    count_all();
   }
   ~LocalBlocks();
+
+ private:
+  void fetch(std::size_t index) {
+    SizeClass& c = pool().classes[index];
+    std::lock_guard lock(c.mutex);
+    Run run;
+    count[index] = split(c.free, batch, run);
+    if (count[index] > 0) free[index] = run.first;
+  }
 };
 
 // Statics and other thread_local objects may free after a thread's blocks are gone.
@@ -106,36 +175,33 @@ thread_local bool local_blocks_gone = false;
 thread_local LocalBlocks local_blocks;
 
 LocalBlocks::~LocalBlocks() {
-  for (std::size_t index = 0; index < classes; ++index) release(index);
+  leave();
   local_blocks_gone = true;
 }
 
+bool is_local(std::size_t index) { return index < LocalBlocks::classes && !local_blocks_gone; }
+
 // A free block of the class, or null.
 FreeBlock* take(std::size_t index) {
-  if (index < LocalBlocks::classes && !local_blocks_gone) {
-    LocalBlocks& local = local_blocks;
-    if (FreeBlock* block = local.free[index]) {
-      local.free[index] = block->next;
-      --local.count[index];
-      return block;
-    }
-  }
+  if (is_local(index)) return local_blocks.take(index);
   SizeClass& c = pool().classes[index];
   std::lock_guard lock(c.mutex);
-  FreeBlock* block = c.free;
+  FreeBlock* const block = c.free;
   if (block != nullptr) c.free = block->next;
   return block;
 }
 
 void give_back(void* memory, std::size_t index) {
-  if (index < LocalBlocks::classes && !local_blocks_gone) {
-    LocalBlocks& local = local_blocks;
-    if (local.count[index] == LocalBlocks::largest) local.release(index);
-    local.free[index] = new (memory) FreeBlock{local.free[index]};
-    ++local.count[index];
-    return;
-  }
-  share(memory, index);
+  if (is_local(index))
+    local_blocks.give_back(memory, index);
+  else
+    share(memory, index);
+}
+
+void count_bytes(std::ptrdiff_t bytes, std::size_t index) {
+  if (is_local(index)) return local_blocks.count_bytes(bytes);
+  if (!local_blocks_gone) local_blocks.count_all();  // or the most there were would miss it
+  count_alive(bytes, bytes);
 }
 
 // What a block takes of its chunk.
@@ -197,14 +263,6 @@ void* cut_block(std::size_t size) {
   return cut_open_chunk(size);
 }
 
-void count_alive(std::size_t size) {
-  Pool& p = pool();
-  const std::size_t now = p.alive.fetch_add(size, std::memory_order_relaxed) + size;
-  std::size_t most = p.most_alive.load(std::memory_order_relaxed);
-  while (now > most && !p.most_alive.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
-  }
-}
-
 }  // namespace
 
 void* pool_allocate(std::size_t bytes) {
@@ -213,29 +271,35 @@ void* pool_allocate(std::size_t bytes) {
   void* block = take(index);
   if (block == nullptr) block = cut_block(size);
   mark_used(block, bytes, size);
-  count_alive(size);
+  count_bytes(std::ptrdiff_t(size), index);
   return block;
 }
 
 void pool_deallocate(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   const auto [index, size] = class_of(bytes);
-  pool().alive.fetch_sub(size, std::memory_order_relaxed);
+  count_bytes(-std::ptrdiff_t(size), index);
   mark_used(block, sizeof(FreeBlock), size);
   give_back(block, index);
 }
 
 PoolStatistics pool_statistics() {
+  if (!local_blocks_gone) local_blocks.count_all();
   const Pool& p = pool();
-  return {p.alive, p.most_alive, p.held, p.system_allocations};
+  const auto bytes = [](std::ptrdiff_t counted) {
+    return std::size_t(std::max<std::ptrdiff_t>(counted, 0));  // others may have counted half
+  };
+  return {bytes(p.alive), bytes(p.most_alive), p.held, p.system_allocations};
 }
 
-void pool_reset_peak() { pool().most_alive = pool().alive.load(); }
+void pool_reset_peak() {
+  if (!local_blocks_gone) local_blocks.count_all();
+  pool().most_alive = pool().alive.load();
+}
 
 void pool_release() {
   Pool& p = pool();
-  for (std::size_t index = 0; index < LocalBlocks::classes && !local_blocks_gone; ++index)
-    local_blocks.release(index);
+  if (!local_blocks_gone) local_blocks.leave();
   std::lock_guard lock(p.chunks_mutex);
   // a chunk of which all that was cut is free goes back whole
   std::array<FreeBlock*, class_count> lists{};

@@ -16,6 +16,7 @@ namespace attngrad {
 void* pool_allocate(std::size_t bytes);
 void pool_deallocate(void* block, std::size_t bytes) noexcept;
 
+// Of other threads than the caller's, the last 64 KiB of small blocks may not be counted yet.
 struct PoolStatistics {
   std::size_t bytes_alive;         // in blocks that are in use
   std::size_t most_bytes_alive;    // at any time since the start, or since pool_reset_peak()

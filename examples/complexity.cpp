@@ -210,14 +210,19 @@ struct Panel {
   static constexpr double top = 70, width = 360, height = 360;
 };
 
+// Of what is drawn, where nothing at all counts as a byte (in MiB).
+double logarithm(double value, double base) {
+  return std::log(std::max(value, 1e-6)) / std::log(base);
+}
+
 // Of the logarithms, to whole powers of the base.
 Scale logarithmic_scale(const std::vector<Series>& all, double Cost::* what, double base,
                         double from, double to) {
   double low = INFINITY, high = -INFINITY;
   for (const Series& series : all)
     for (const Cost& c : series.costs) low = std::min(low, c.*what), high = std::max(high, c.*what);
-  low = std::floor(std::log(low) / std::log(base));
-  return {low, std::max(low + 1, std::ceil(std::log(high) / std::log(base))), from, to};
+  low = std::floor(logarithm(low, base));
+  return {low, std::max(low + 1, std::ceil(logarithm(high, base))), from, to};
 }
 
 std::string draw_panel(const Panel& panel, const std::vector<Series>& all) {
@@ -236,7 +241,7 @@ std::string draw_panel(const Panel& panel, const std::vector<Series>& all) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::vector<std::pair<double, double>> points;
     for (const Cost& c : all[i].costs)
-      points.emplace_back(x(std::log2(c.length)), y(std::log10(c.*panel.what)));
+      points.emplace_back(x(logarithm(c.length, 2)), y(logarithm(c.*panel.what, 10)));
     out += svg_curve(points, svg_colour(i));
     for (const auto& point : points) out += svg_dot(point, svg_colour(i));
     // the corner that rising curves leave free

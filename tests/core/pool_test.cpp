@@ -106,6 +106,7 @@ TEST_CASE("release gives back the chunks that are unused and nothing else", "[po
 }
 
 TEST_CASE("a request that cannot be met throws and counts nothing", "[pool][errors]") {
+  ag::pool_release();  // as the failure will
   const auto before = ag::pool_statistics();
   REQUIRE_THROWS_AS(ag::pool_allocate(~std::size_t{0}), std::bad_alloc);
 #ifndef __SANITIZE_ADDRESS__  // whose operator new stops the program instead
@@ -125,4 +126,26 @@ TEST_CASE("arrays take their storage from the pool and give it back", "[pool]") 
     REQUIRE(alive() < before + 3 * 1000 * sizeof(Real));
   }
   REQUIRE(alive() == before);
+}
+
+TEST_CASE("the peak counts every block, however small and however it alternates with large ones",
+          "[pool]") {
+  const std::size_t before = alive();
+  ag::pool_reset_peak();
+  void* small = ag::pool_allocate(64);
+  void* large = ag::pool_allocate(std::size_t{1} << 20);
+  void* other = ag::pool_allocate(128);
+  ag::pool_deallocate(large, std::size_t{1} << 20);
+  ag::pool_deallocate(other, 128);
+  ag::pool_deallocate(small, 64);
+  REQUIRE(alive() == before);
+  REQUIRE(ag::pool_statistics().most_bytes_alive == before + 64 + (std::size_t{1} << 20) + 128);
+}
+
+TEST_CASE("a short row of small blocks shows in the peak after they are gone", "[pool]") {
+  const std::size_t before = alive();
+  ag::pool_reset_peak();
+  ag::pool_deallocate(ag::pool_allocate(64), 64);
+  REQUIRE(alive() == before);
+  REQUIRE(ag::pool_statistics().most_bytes_alive == before + 64);
 }
