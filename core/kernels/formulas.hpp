@@ -125,9 +125,8 @@ struct GeluTanh {
   // sigmoid' = sigmoid(u) sigmoid(-u). It vanishes for large x and comes first, or x * x would
   // overflow beside it.
   static auto slope(const auto& x) {
-    const auto u = bent(x);
-    const auto share = sigmoid(u);
-    const auto vanishing = share * sigmoid(-1 * u) * x;
+    const auto [share, rest] = both_sigmoids(bent(x));
+    const auto vanishing = share * rest * x;
     return share + scale * vanishing + (3 * 0.044715 * scale) * (vanishing * x * x);
   }
 
@@ -139,7 +138,8 @@ struct Silu {
   static constexpr SlopeOf slope_of = SlopeOf::input;
   static auto value(const auto& x) { return x / (1 + exp(-1 * x)); }
   static auto slope(const auto& x) {
-    return 1 / (1 + exp(-1 * x)) * (1 + x * (1 / (1 + exp(x))));  // 1 - sigmoid(x) = sigmoid(-x)
+    const auto [share, rest] = both_sigmoids(x);
+    return share * (1 + x * rest);
   }
 };
 

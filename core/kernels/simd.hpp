@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 namespace attngrad::kernels::vector_functions {
 
@@ -45,12 +46,26 @@ xsimd::batch<double, A> exp_bounded(const xsimd::batch<double, A>& x) {
   return xsimd::exp(x);
 }
 
+// sigmoid(x) and sigmoid(-x), which are 1 together, from one exponential.
+template <class T, class A>
+[[gnu::always_inline]] inline std::pair<xsimd::batch<T, A>, xsimd::batch<T, A>> both_sigmoids(
+    const xsimd::batch<T, A>& x) {
+  using V = xsimd::batch<T, A>;
+  const V power = exp_bounded(-xsimd::abs(x)), larger = V(T(1)) / (V(T(1)) + power);
+  const V smaller = power * larger;
+  const auto negative = x < V(T(0));
+  return {xsimd::select(negative, smaller, larger), xsimd::select(negative, larger, smaller)};
+}
+
 // 1 / (1 + exp(-x)), without overflow; NaN stays.
 template <class T, class A>
 [[gnu::always_inline]] inline xsimd::batch<T, A> sigmoid(const xsimd::batch<T, A>& x) {
-  using V = xsimd::batch<T, A>;
-  const V power = exp_bounded(-xsimd::abs(x)), share = V(T(1)) / (V(T(1)) + power);
-  return xsimd::select(x < V(T(0)), power * share, share);
+  return both_sigmoids(x).first;
+}
+// The same of any other type that has a sigmoid.
+template <class X>
+std::pair<X, X> both_sigmoids(const X& x) {
+  return {sigmoid(x), sigmoid(-1 * x)};
 }
 
 // 1 where x > 0, else 0; NaN gives 0.
