@@ -3,6 +3,9 @@
 #if defined(ATTNGRAD_ONEDNN)
 #include <oneapi/dnnl/dnnl.h>
 #endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <omp.h>
 
 #include <algorithm>
@@ -101,13 +104,23 @@ bool check_blas() {
   return true;
 }
 
+// oneDNN takes some 100 kB from malloc for each product, and glibc would give such blocks back to
+// the system and get fresh pages for the next.
+bool keep_scratch_memory() {
+#if defined(ATTNGRAD_ONEDNN) && defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+#endif
+  return true;
+}
+
 }  // namespace
 
 // oneDNN asks OpenMP how many threads this one may open a region with; our own loops say their
 // number themselves, and threads() must have read the default before it is hidden.
 SingleThreadedBlas::SingleThreadedBlas()
     : openmp_before_((static_cast<void>(threads()), omp_get_max_threads())) {
-  [[maybe_unused]] static const bool checked = check_blas();
+  [[maybe_unused]] static const bool checked = check_blas() && keep_scratch_memory();
   omp_set_num_threads(1);
   BlasThreads& state = blas_threads();
   std::lock_guard lock(state.mutex);
