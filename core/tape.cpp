@@ -110,7 +110,8 @@ void Recorder::append(std::unique_ptr<Node> node) {
   nodes_.push_back(std::move(node));
 }
 
-Target::Target(const Variable& input) : position_(input.state().position), shape_(input.shape()) {
+Target::Target(const Variable& input, bool broadcast)
+    : position_(input.state().position), shape_(input.shape()), broadcast_(broadcast) {
   const Recorder& recorder = Recorder::current();
   if (!Recorder::is_intermediate(input, recorder.recording_, recorder.innermost_begin()))
     kept_ = input;
@@ -153,6 +154,7 @@ class Recorder::Walk final : public GradientSink {
     if (!gradient.holds_value())
       throw TapeError(text(running_backward_of ? running_backward_of : "gradients",
                            ": a derivative returned no value"));
+    if (input.broadcast_) gradient = sum_to(gradient, input.shape_);
     check_shape(gradient.shape() == input.shape_,
                 running_backward_of ? running_backward_of : "gradients",
                 ": the derivative returned shape ", gradient.shape(), " for an input of shape ",
@@ -279,8 +281,11 @@ Pause::~Pause() { --Recorder::current().paused_; }
 
 bool recording() { return Recorder::current().active(); }
 
-Saved::Saved(Variable x) : variable_(std::move(x)), version_(variable_.version()) {
-  if (recording()) MemoryTrace::note(variable_);
+Saved::Saved(const Variable& x) {
+  if (!recording()) return;
+  variable_ = x;
+  version_ = x.version();
+  MemoryTrace::note(x);
 }
 
 void detail::edge_saved(const Variable& input) { MemoryTrace::close_edge(input); }

@@ -105,16 +105,16 @@ class Pause {
 // Whether an op run now, in this thread, would be recorded.
 bool recording();
 
-// What a derivative keeps for later. Reading it throws TapeError if the value has been edited since
-// it was saved.
+// What a derivative keeps for later: nothing while no tape records. Reading it throws TapeError if
+// the value has been edited since it was saved.
 class Saved {
  public:
-  explicit Saved(Variable x);
+  explicit Saved(const Variable& x);
   const Variable& operator()() const;
 
  private:
   Variable variable_;
-  std::size_t version_;
+  std::size_t version_ = 0;
 };
 inline Saved saved(const Variable& x) { return Saved(x); }
 // Tells a running MemoryTrace that the op about to be recorded keeps so many bytes besides what it
@@ -136,16 +136,25 @@ void edge_saved(const Variable& input);
 
 // One input of an op with the derivative with respect to it: from the gradient of the output to
 // that of the input. A derivative is written with differentiable ops, so gradients of gradients
-// need nothing more.
+// need nothing more. Made where record() is called and gone with that call: the input is not
+// copied.
 template <class Derivative>
 struct Edge {
-  Variable input;
+  const Variable& input;
   Derivative derivative;  // Variable(const Variable& gy)
+  bool broadcast;
 };
 template <class Derivative>
 Edge<Derivative> edge(const Variable& input, Derivative derivative) {
   detail::edge_saved(input);
-  return {input, std::move(derivative)};
+  return {input, std::move(derivative), false};
+}
+// The same for an input that was broadcast: the derivative may be shaped like the output, and the
+// engine sums it over what was repeated.
+template <class Derivative>
+Edge<Derivative> broadcast_edge(const Variable& input, Derivative derivative) {
+  detail::edge_saved(input);
+  return {input, std::move(derivative), true};
 }
 
 // Where the gradient of one input goes. A value computed under the innermost tape is found by its
@@ -153,13 +162,14 @@ Edge<Derivative> edge(const Variable& input, Derivative derivative) {
 // drops it.
 class Target {
  public:
-  explicit Target(const Variable& input);
+  explicit Target(const Variable& input, bool broadcast = false);
 
  private:
   friend class Recorder;
   Variable kept_;  // any other input
   std::size_t position_;
   Shape shape_;
+  bool broadcast_;  // a gradient of a larger shape is summed to this one
 };
 
 // Takes one gradient to where it belongs.
@@ -265,9 +275,9 @@ class EdgesNode final : public Node {
   };
   // An input without a gradient drops its derivative and all that this had saved.
   template <class Derivative>
-  static std::optional<Route<Derivative>> wanted(Edge<Derivative> edge) {
+  static std::optional<Route<Derivative>> wanted(Edge<Derivative>&& edge) {
     if (!edge.input.needs_grad()) return std::nullopt;
-    return Route<Derivative>{Target(edge.input), std::move(edge.derivative)};
+    return Route<Derivative>{Target(edge.input, edge.broadcast), std::move(edge.derivative)};
   }
   template <class Derivative>
   static void run(std::optional<Route<Derivative>>& route, const Variable& gy, GradientSink& sink) {

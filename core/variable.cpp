@@ -6,7 +6,7 @@ namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 
 Variable::Variable(Array value)
-    : state_(std::allocate_shared<State>(PoolAllocator<State>(), State{std::move(value)})) {}
+    : state_(std::allocate_shared<State>(PoolAllocator<State>(), std::move(value))) {}
 
 Variable::State& Variable::state() const {
   if (state_ == nullptr) throw TapeError("variable: used before it was given a value");

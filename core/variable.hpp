@@ -50,6 +50,7 @@ class Variable {
   friend class Recorder;
   friend class Target;
   struct State {
+    explicit State(Array v) : value(std::move(v)) {}
     Array value;
     std::size_t version = 0;
     std::size_t recording = 0;  // which recording computed it; 0: none

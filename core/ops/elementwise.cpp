@@ -95,36 +95,30 @@ Variable affine(const Variable& x, Real scale, Real shift) {
 // ---- arithmetic -------------------------------------------------------------------------------
 
 Variable add(const Variable& a, const Variable& b) {
-  Variable y = binary(kernels::Binary::add, "add", a, b);
-  return record("add", y,  //
-                edge(a, [to = a.shape()](const Variable& g) { return sum_to(g, to); }),
-                edge(b, [to = b.shape()](const Variable& g) { return sum_to(g, to); }));
+  return record("add", binary(kernels::Binary::add, "add", a, b),  //
+                broadcast_edge(a, [](const Variable& g) { return g; }),
+                broadcast_edge(b, [](const Variable& g) { return g; }));
 }
 
 Variable subtract(const Variable& a, const Variable& b) {
-  Variable y = binary(kernels::Binary::subtract, "subtract", a, b);
-  return record("subtract", y,  //
-                edge(a, [to = a.shape()](const Variable& g) { return sum_to(g, to); }),
-                edge(b, [to = b.shape()](const Variable& g) { return sum_to(negate(g), to); }));
+  return record("subtract", binary(kernels::Binary::subtract, "subtract", a, b),  //
+                broadcast_edge(a, [](const Variable& g) { return g; }),
+                broadcast_edge(b, [](const Variable& g) { return negate(g); }));
 }
 
 Variable multiply(const Variable& a, const Variable& b) {
-  Variable y = binary(kernels::Binary::multiply, "multiply", a, b);
-  return record("multiply", y,  // each factor sees the gradient scaled by the other
-                edge(a, [to = a.shape(),
-                         b = saved(b)](const Variable& g) { return sum_to(chain(g, b()), to); }),
-                edge(b, [to = b.shape(), a = saved(a)](const Variable& g) {
-                  return sum_to(chain(g, a()), to);
-                }));
+  // each factor sees the gradient scaled by the other
+  return record("multiply", binary(kernels::Binary::multiply, "multiply", a, b),
+                broadcast_edge(a, [b = saved(b)](const Variable& g) { return chain(g, b()); }),
+                broadcast_edge(b, [a = saved(a)](const Variable& g) { return chain(g, a()); }));
 }
 
 Variable divide(const Variable& a, const Variable& b) {
   Variable y = binary(kernels::Binary::divide, "divide", a, b);
   return record("divide", y,  //
-                edge(a, [to = a.shape(), b = saved(b)](
-                            const Variable& g) { return sum_to(chain(g, 1 / b()), to); }),
-                edge(b, [to = b.shape(), b = saved(b), y = saved(y)](const Variable& g) {
-                  return sum_to(chain(g, negate(y() / b())), to);
+                broadcast_edge(a, [b = saved(b)](const Variable& g) { return chain(g, 1 / b()); }),
+                broadcast_edge(b, [b = saved(b), y = saved(y)](const Variable& g) {
+                  return chain(g, negate(y() / b()));
                 }));
 }
 
@@ -175,10 +169,10 @@ Variable pow(const Variable& a, const Variable& b) {
   Variable y(map_pairs(shape, a.value(), b.value(), [](Real u, Real v) { return std::pow(u, v); }));
   return record(
       "pow", y,
-      edge(a, [to = a.shape(), a = saved(a), b = saved(b)](
-                  const Variable& g) { return sum_to(chain(g, power_slope(a(), b())), to); }),
-      edge(b, [to = b.shape(), a = saved(a), y = saved(y)](const Variable& g) {
-        return sum_to(chain(g, power_times_log(y(), a())), to);
+      broadcast_edge(a, [a = saved(a), b = saved(b)](
+                            const Variable& g) { return chain(g, power_slope(a(), b())); }),
+      broadcast_edge(b, [a = saved(a), y = saved(y)](const Variable& g) {
+        return chain(g, power_times_log(y(), a()));
       }));
 }
 
@@ -202,24 +196,22 @@ Variable share_of_larger(const Variable& a, const Variable& b) {
 }  // namespace
 
 Variable maximum(const Variable& a, const Variable& b) {
-  Variable y = binary(kernels::Binary::maximum, "maximum", a, b);
   return record(
-      "maximum", y,
-      edge(a, [to = a.shape(), a = saved(a), b = saved(b)](
-                  const Variable& g) { return sum_to(chain(g, share_of_larger(a(), b())), to); }),
-      edge(b, [to = b.shape(), a = saved(a), b = saved(b)](const Variable& g) {
-        return sum_to(chain(g, share_of_larger(b(), a())), to);
+      "maximum", binary(kernels::Binary::maximum, "maximum", a, b),
+      broadcast_edge(a, [a = saved(a), b = saved(b)](
+                            const Variable& g) { return chain(g, share_of_larger(a(), b())); }),
+      broadcast_edge(b, [a = saved(a), b = saved(b)](const Variable& g) {
+        return chain(g, share_of_larger(b(), a()));
       }));
 }
 
 Variable minimum(const Variable& a, const Variable& b) {
-  Variable y = binary(kernels::Binary::minimum, "minimum", a, b);
   return record(
-      "minimum", y,
-      edge(a, [to = a.shape(), a = saved(a), b = saved(b)](
-                  const Variable& g) { return sum_to(chain(g, share_of_larger(b(), a())), to); }),
-      edge(b, [to = b.shape(), a = saved(a), b = saved(b)](const Variable& g) {
-        return sum_to(chain(g, share_of_larger(a(), b())), to);
+      "minimum", binary(kernels::Binary::minimum, "minimum", a, b),
+      broadcast_edge(a, [a = saved(a), b = saved(b)](
+                            const Variable& g) { return chain(g, share_of_larger(b(), a())); }),
+      broadcast_edge(b, [a = saved(a), b = saved(b)](const Variable& g) {
+        return chain(g, share_of_larger(a(), b()));
       }));
 }
 
@@ -251,11 +243,8 @@ Variable Where::operator()(const Bools& condition, const Variable& a, const Vari
   const auto kept = saved(condition);
   return record(
       "where", Variable(std::move(y)),
-      edge(a, [to = a.shape(),
-               kept](const Variable& g) { return sum_to(where(*kept, g, Variable(Real(0))), to); }),
-      edge(b, [to = b.shape(), kept](const Variable& g) {
-        return sum_to(where(*kept, Variable(Real(0)), g), to);
-      }));
+      broadcast_edge(a, [kept](const Variable& g) { return where(*kept, g, Variable(Real(0))); }),
+      broadcast_edge(b, [kept](const Variable& g) { return where(*kept, Variable(Real(0)), g); }));
 }
 
 Bools greater(const Variable& x, Real threshold) { return xt::greater(x.value(), threshold); }
@@ -292,13 +281,10 @@ Variable sign(const Variable& x) {
 // ---- how gradients travel ---------------------------------------------------------------------
 
 Variable chain(const Variable& g, const Variable& slope) {
-  Variable y = binary(kernels::Binary::chain, "chain", g, slope);
-  return record("chain", y,
-                edge(g, [to = g.shape(), slope = saved(slope)](
-                            const Variable& u) { return sum_to(chain(u, slope()), to); }),
-                edge(slope, [to = slope.shape(), g = saved(g)](const Variable& u) {
-                  return sum_to(chain(u, g()), to);
-                }));
+  return record(
+      "chain", binary(kernels::Binary::chain, "chain", g, slope),
+      broadcast_edge(g, [slope = saved(slope)](const Variable& u) { return chain(u, slope()); }),
+      broadcast_edge(slope, [g = saved(g)](const Variable& u) { return chain(u, g()); }));
 }
 
 Variable sum_to(const Variable& x, const Shape& shape) {
@@ -323,7 +309,7 @@ Variable broadcast_to(const Variable& x, const Shape& shape) {
   kernels::copy(shape, x.value().data(), broadcast_strides(x.shape(), shape), y.data(),
                 kernels::row_major(shape));
   return record("broadcast_to", Variable(std::move(y)),
-                edge(x, [to = x.shape()](const Variable& g) { return sum_to(g, to); }));
+                broadcast_edge(x, [](const Variable& g) { return g; }));
 }
 
 }  // namespace ATTNGRAD_PRECISION

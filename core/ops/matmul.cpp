@@ -160,7 +160,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
            [x = saved(x), to = weight.shape()](const Variable& g) {
              return contract_to(to, g, Transpose::yes, x(), Transpose::no);
            }),
-      edge(bias, [to = bias.shape()](const Variable& g) { return sum_to(g, to); }));
+      broadcast_edge(bias, [](const Variable& g) { return g; }));
 }
 
 }  // namespace ATTNGRAD_PRECISION

@@ -191,6 +191,19 @@ TEST_CASE("a derivative must return the shape of its input", "[tape][errors]") {
                       "bent: the derivative returned shape (3) for an input of shape (2)");
 }
 
+TEST_CASE("a broadcast edge sums what was repeated, and nothing else", "[tape][errors]") {
+  const Variable x = ag::parameter(ag::ones({2}));
+  const auto through = [](const Variable& g) { return g; };
+  Tape tape;
+  const Variable rows =
+      ag::record("rows", Variable(ag::ones({3, 2})), ag::broadcast_edge(x, through));
+  REQUIRE(tape.gradients(ag::sum(rows)).of(x).value() == ag::filled({2}, 3));
+  Tape other;
+  const Variable bent = ag::record("bent", Variable(ag::ones({3})), ag::broadcast_edge(x, through));
+  REQUIRE_THROWS_WITH(other.gradients(ag::sum(bent)),
+                      Catch::Matchers::ContainsSubstring("a is (2), b is (3)"));
+}
+
 TEST_CASE("a joint op needs both of its forms", "[tape][errors]") {
   const Variable x = scalar(1);
   const ag::Composed composed = [](const std::vector<Variable>& in) { return in[0]; };
