@@ -150,6 +150,23 @@ double sum_terms(std::size_t begin, std::size_t end, Term term) {
   return lane[0];
 }
 
+// The sum of the lanes, half to half; in steps of known length, which the compiler turns into
+// vectors.
+template <std::size_t half, class T>
+inline T fold_lanes(T* lanes) {
+  for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  if constexpr (half > 1)
+    return fold_lanes<half / 2>(lanes);
+  else
+    return lanes[0];
+}
+template <class T>
+inline T sum_of_lanes(const Batch<T>& batch) {
+  Tail<T> lanes;
+  batch.store_aligned(lanes.numbers);
+  return fold_lanes<Batch<T>::size / 2>(lanes.numbers);
+}
+
 // The sum of term(inputs[i]...), over the lanes of a vector within blocks and then in double: as
 // good as the rounding of its terms.
 template <class T, class F, class... In>
@@ -163,11 +180,7 @@ inline double sum_lanes(F term, std::size_t n, const In*... inputs) {
     std::size_t i = begin;
     for (; i + V::size <= end; i += V::size) sum = sum + term(V::load_unaligned(inputs + i)...);
     if (i < end) sum = sum + map_rest<T>(term, n, end - i, T(0), inputs...);
-    Tail<T> lanes;
-    sum.store_aligned(lanes.numbers);
-    for (std::size_t half = V::size / 2; half > 0; half /= 2)
-      for (std::size_t l = 0; l < half; ++l) lanes.numbers[l] += lanes.numbers[l + half];
-    total += double(lanes.numbers[0]);
+    total += double(sum_of_lanes<T>(sum));
   }
   return total;
 }

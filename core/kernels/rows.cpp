@@ -47,7 +47,20 @@ LogSumExp log_sum_exp(const T* x, std::size_t n) {
 
 template <class T>
 double dot(const T* a, const T* b, std::size_t n) {
-  const double sum = sum_lanes<T>([](const auto& u, const auto& v) { return u * v; }, n, a, b);
+  using V = Batch<T>;
+  constexpr std::size_t block = 16 * V::size;
+  double sum = 0;
+  std::size_t begin = 0;
+  for (; begin + block <= n; begin += block) {
+    V sums[4]{V(T(0)), V(T(0)), V(T(0)), V(T(0))};  // which do not wait for each other
+    for (std::size_t i = begin; i < begin + block; i += 4 * V::size)
+      for (std::size_t j = 0; j < 4; ++j)
+        sums[j] = multiply_add(V::load_unaligned(a + i + j * V::size),
+                               V::load_unaligned(b + i + j * V::size), sums[j]);
+    sum += double(sum_of_lanes<T>((sums[0] + sums[1]) + (sums[2] + sums[3])));
+  }
+  sum += sum_lanes<T>([](const auto& u, const auto& v) { return u * v; }, n - begin, a + begin,
+                      b + begin);
   if (sum - sum == 0) return sum;
   return sum_terms(0, n, [=](auto read, std::size_t i) { return read(a, i) * read(b, i); });
 }
