@@ -144,9 +144,8 @@ int compare(const Settings& s, const CommonOptions& common) {
 int main(int argc, char** argv) {
   Settings settings;
   Program program(
-      "Compares attention residuals with a residual sum in a deep, narrow character model; "
-      "--threads "
-      "trainings run side by side.");
+      "Compares attention residuals with a residual sum in a deep, narrow character model. "
+      "As many trainings as --threads run side by side.");
   add_options(program, settings);
   const SizeOptions sizes = add_size_options(program, settings);
   return program.run(argc, argv, [&](const CommonOptions& common) {
