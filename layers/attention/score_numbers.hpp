@@ -6,6 +6,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "core/kernels/formulas.hpp"
@@ -66,28 +67,56 @@ struct Lanes {
   void store(Real* to) const { std::copy_n(of, score_lanes, to); }
 };
 
-// f of each lane; loops of fixed length, which compilers make vector instructions of.
+// A type of g++ and clang++, on which + - * / < ?: go by lane in whatever vectors there are. Never
+// a parameter or a result, only behind references: how it is passed depends on the instruction set.
+template <class T>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(score_lanes * sizeof(T))));
+};
+template <class T>
+using LaneVector = typename VectorOf<T>::Type;
+
+// y = f(a, b) by vectors: f(to, x, y) sets `to`.
+template <class F, class T>
+void map_vectors(F f, const T* a, const T* b, T* y) {
+  LaneVector<T> left, right, to;
+  std::memcpy(&left, a, sizeof left);
+  std::memcpy(&right, b, sizeof right);
+  f(to, left, right);
+  std::memcpy(y, &to, sizeof to);
+}
+// The same numbers as another type.
+template <class From, class To>
+void convert_lanes(const From* from, To* to) {
+  LaneVector<From> x;
+  std::memcpy(&x, from, sizeof x);
+  const auto y = __builtin_convertvector(x, LaneVector<To>);
+  std::memcpy(to, &y, sizeof y);
+}
+
 template <class F>
 Lanes map_lanes(F f, const Lanes& a, const Lanes& b) {
   Lanes y;
-  for (std::size_t i = 0; i < score_lanes; ++i) y.of[i] = f(a.of[i], b.of[i]);
+  map_vectors(f, a.of, b.of, y.of);
   return y;
 }
 inline Lanes operator+(const Lanes& a, const Lanes& b) {
-  return map_lanes([](Real x, Real y) { return x + y; }, a, b);
+  return map_lanes([](auto& to, const auto& x, const auto& y) { to = x + y; }, a, b);
 }
 inline Lanes operator-(const Lanes& a, const Lanes& b) {
-  return map_lanes([](Real x, Real y) { return x - y; }, a, b);
+  return map_lanes([](auto& to, const auto& x, const auto& y) { to = x - y; }, a, b);
 }
 inline Lanes operator*(const Lanes& a, const Lanes& b) {
-  return map_lanes([](Real x, Real y) { return x * y; }, a, b);
+  return map_lanes([](auto& to, const auto& x, const auto& y) { to = x * y; }, a, b);
 }
 inline Lanes operator/(const Lanes& a, const Lanes& b) {
-  return map_lanes([](Real x, Real y) { return x / y; }, a, b);
+  return map_lanes([](auto& to, const auto& x, const auto& y) { to = x / y; }, a, b);
 }
 // g slope, and exactly 0 where g is 0.
 inline Lanes chain_lanes(const Lanes& g, const Lanes& slope) {
-  return map_lanes([](Real x, Real y) { return x == 0 ? Real(0) : x * y; }, g, slope);
+  return map_lanes(
+      [](auto& to, const auto& x, const auto& y) { to = x == 0 ? LaneVector<Real>{} : x * y; }, g,
+      slope);
 }
 
 // A function of formulas.hpp, and its slope.
@@ -124,30 +153,31 @@ struct IndexLanes {
   }
   operator Lanes() const {
     Lanes y;
-    for (std::size_t i = 0; i < score_lanes; ++i) y.of[i] = Real(of[i]);
+    convert_lanes(of, y.of);
     return y;
   }
 };
 
 template <class F>
-IndexLanes map_indices(F f, IndexLanes a, const IndexLanes& b) {
-  for (std::size_t i = 0; i < score_lanes; ++i) a.of[i] = f(a.of[i], b.of[i]);
-  return a;
+IndexLanes map_indices(F f, const IndexLanes& a, const IndexLanes& b) {
+  IndexLanes y;
+  map_vectors(f, a.of, b.of, y.of);
+  return y;
 }
 inline IndexLanes operator+(const IndexLanes& a, const IndexLanes& b) {
-  return map_indices([](auto x, auto y) { return x + y; }, a, b);
+  return map_indices([](auto& to, const auto& x, const auto& y) { to = x + y; }, a, b);
 }
 inline IndexLanes operator-(const IndexLanes& a, const IndexLanes& b) {
-  return map_indices([](auto x, auto y) { return x - y; }, a, b);
+  return map_indices([](auto& to, const auto& x, const auto& y) { to = x - y; }, a, b);
 }
 inline IndexLanes operator*(const IndexLanes& a, const IndexLanes& b) {
-  return map_indices([](auto x, auto y) { return x * y; }, a, b);
+  return map_indices([](auto& to, const auto& x, const auto& y) { to = x * y; }, a, b);
 }
 inline IndexLanes minimum(const IndexLanes& a, const IndexLanes& b) {
-  return map_indices([](auto x, auto y) { return std::min(x, y); }, a, b);
+  return map_indices([](auto& to, const auto& x, const auto& y) { to = x < y ? x : y; }, a, b);
 }
 inline IndexLanes maximum(const IndexLanes& a, const IndexLanes& b) {
-  return map_indices([](auto x, auto y) { return std::max(x, y); }, a, b);
+  return map_indices([](auto& to, const auto& x, const auto& y) { to = x < y ? y : x; }, a, b);
 }
 inline IndexLanes abs(const IndexLanes& x) { return maximum(x, 0 - x); }
 inline IndexLanes clamp(const IndexLanes& x, std::ptrdiff_t low, std::ptrdiff_t high) {
@@ -281,13 +311,14 @@ ScoreNumber<n> abs(const ScoreNumber<n>& x) {
 // Where both are equal, each has half of the slope, as of Variables.
 template <std::size_t n>
 ScoreNumber<n> maximum(const ScoreNumber<n>& a, const ScoreNumber<n>& b) {
-  const Lanes share =
-      map_lanes([](Real x, Real y) { return x > y    ? Real(1)
-                                            : x == y ? Real(0.5)
-                                                     : Real(0); },
-                a.value, b.value);
-  return a.chained(map_lanes([](Real x, Real y) { return x < y ? y : x; }, a.value, b.value),
-                   share) +
+  const Lanes share = map_lanes(
+      [](auto& to, const auto& x, const auto& y) {
+        const LaneVector<Real> zero{}, half = zero + Real(0.5), one = zero + Real(1);
+        to = x > y ? one : x == y ? half : zero;
+      },
+      a.value, b.value);
+  const auto larger = [](auto& to, const auto& x, const auto& y) { to = x < y ? y : x; };
+  return a.chained(map_lanes(larger, a.value, b.value), share) +
          b.chained(Lanes(0.0), Lanes(1.0) - share);
 }
 template <std::size_t n>
@@ -297,9 +328,15 @@ ScoreNumber<n> minimum(const ScoreNumber<n>& a, const ScoreNumber<n>& b) {
 // The slope is 1 at the ends, as of Variables.
 template <std::size_t n>
 ScoreNumber<n> clamp(const ScoreNumber<n>& x, Real low, Real high) {
-  return x.chained(
-      map_lanes([&](Real v, Real) { return std::clamp(v, low, high); }, x.value, x.value),
-      map_lanes([&](Real v, Real) { return Real(v >= low && v <= high); }, x.value, x.value));
+  const Lanes bottom(low), top(high);
+  const auto at_least = [](auto& to, const auto& v, const auto& l) { to = v < l ? l : v; };
+  const auto at_most = [](auto& to, const auto& v, const auto& l) { to = v > l ? l : v; };
+  const auto above = [](auto& to, const auto& v, const auto& l) {
+    const LaneVector<Real> zero{};
+    to = v >= l ? zero + Real(1) : zero;
+  };
+  return x.chained(map_lanes(at_most, map_lanes(at_least, x.value, bottom), top),
+                   map_lanes(above, x.value, bottom) * map_lanes(above, top, x.value));
 }
 
 }  // namespace ATTNGRAD_PRECISION

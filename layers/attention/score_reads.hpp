@@ -1,6 +1,9 @@
 // What a score function reads of its parameters, and where the slopes of that go.
 #pragma once
 
+#include <iterator>
+#include <numeric>
+
 #include "layers/attention/score_numbers.hpp"
 
 namespace attngrad {
@@ -44,13 +47,12 @@ class ScoreReads {
                    " elements for one score");
     ScoreRead& read = reads_[count_];
     read.parameter = parameter;
-    read.same = (std::is_integral_v<Index> && ...);
     if (learned) ++count_;
     read.first = 0;
     [[maybe_unused]] std::size_t axis = 0;
-    [[maybe_unused]] bool lanes = false;
-    (add_axis(read, lanes, (*shape)[axis++], indices), ...);
-    if constexpr ((std::is_integral_v<Index> && ...)) return Lanes(data[read.first]);
+    read.same = true;
+    (add_axis(read, (*shape)[axis++], indices), ...);
+    if (read.same) return Lanes(data[read.first]);
     Lanes values;
     for (std::size_t lane = 0; lane < score_lanes; ++lane)
       values.of[lane] = data[read.first + std::size_t(read.of_lane.of[lane])];
@@ -65,12 +67,12 @@ class ScoreReads {
                    "); it is called for hidden pairs too, so clamp the index");
   }
 
-  // One more axis: what is the same for every lane goes into `first`; lanes: whether an axis before
-  // differed.
+  // One more axis: what is the same for every lane, as a clamped index mostly is, goes into
+  // `first`.
   template <class Index>
-  static void add_axis(ScoreRead& read, bool& lanes, std::size_t size, const Index& index) {
+  static void add_axis(ScoreRead& read, std::size_t size, const Index& index) {
     read.first *= size;
-    if (lanes) read.of_lane = read.of_lane * IndexLanes(std::int32_t(size));
+    if (!read.same) read.of_lane = read.of_lane * IndexLanes(std::int32_t(size));
     if constexpr (std::is_integral_v<Index>) {
       check_index(read.parameter, size, index, index);
       read.first += std::size_t(index);
@@ -81,8 +83,12 @@ class ScoreReads {
         high = std::max(high, i);
       }
       check_index(read.parameter, size, low, high);
-      read.of_lane = lanes ? read.of_lane + index : index;
-      lanes = true;
+      if (low == high) {
+        read.first += std::size_t(low);
+        return;
+      }
+      read.of_lane = read.same ? index : read.of_lane + index;
+      read.same = false;
     }
   }
 
@@ -129,17 +135,21 @@ class ScoreSum {
       flush();
       to_ = to + read.first;
     }
-    for (std::size_t lane = 0; lane < count; ++lane) sum_ += double(gradient.of[lane]);
+    Lanes counted = gradient;
+    for (std::size_t lane = count; lane < score_lanes; ++lane) counted.of[lane] = 0;
+    double wide[score_lanes];
+    convert_lanes(counted.of, wide);
+    map_vectors([](auto& to, const auto& x, const auto& y) { to = x + y; }, sums_, wide, sums_);
   }
 
   void flush() {
-    if (to_ != nullptr) *to_ += Real(sum_);
-    sum_ = 0;
+    if (to_ != nullptr) *to_ += Real(std::accumulate(std::begin(sums_), std::end(sums_), 0.0));
+    std::fill(std::begin(sums_), std::end(sums_), 0.0);
   }
 
  private:
   Real* to_ = nullptr;
-  double sum_ = 0;
+  double sums_[score_lanes] = {};  // by lane
 };
 
 }  // namespace ATTNGRAD_PRECISION
