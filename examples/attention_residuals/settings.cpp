@@ -1,29 +1,15 @@
 #include "examples/attention_residuals/settings.hpp"
 
-#include <algorithm>
-
 #include "core/errors.hpp"
+#include "examples/common/command_line.hpp"
 #include "examples/common/small_model.hpp"
-
-namespace {
-
-template <class T>
-void check_different(const char* what, std::vector<T> all) {
-  std::sort(all.begin(), all.end());
-  const auto twice = std::adjacent_find(all.begin(), all.end());
-  if (twice != all.end())
-    throw ag::ArgumentError(
-        ag::text("attention_residuals: the ", what, " ", *twice, " is asked for twice"));
-}
-
-}  // namespace
 
 std::string Job::name() const { return ag::text(arm, "-seed", seed, "-rate", rate); }
 
 std::vector<Job> jobs_of(const Settings& s, std::uint64_t first_seed) {
   for (const std::string& arm : s.arms) residual_of(arm);
-  check_different("arm", s.arms);
-  check_different("rate", s.rates);
+  check_distinct("arms", s.arms);
+  check_distinct("rates", s.rates);
   std::vector<Job> jobs;
   for (const double rate : s.rates)
     for (std::uint64_t seed = first_seed; seed < first_seed + s.seeds; ++seed)

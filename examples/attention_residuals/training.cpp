@@ -32,11 +32,6 @@ nlohmann::json file_settings(const Settings& s, const Task& task, const Job& job
           {"evaluate_every", s.evaluate_every}};
 }
 
-std::string path_of(const Settings& s, const Job& job) {
-  if (s.folder.empty()) return "";
-  return (std::filesystem::path(s.folder) / (job.name() + ".safetensors")).string();
-}
-
 Outcome outcome_of(const Job& job, const TrainingFile::Progress& progress) {
   Outcome outcome{.job = job, .step = progress.step, .steps = {}, .losses = {}, .profile = {}};
   for (const auto& evaluation : progress.measured) {
@@ -86,15 +81,16 @@ double Trainer::mean_loss(const std::vector<Windows>& batches) const {
 }
 
 Outcome look_up(const Settings& s, const Task& task, const Job& job) {
-  return outcome_of(job, TrainingFile::look(path_of(s, job), file_settings(s, task, job)));
+  return outcome_of(job, TrainingFile::look(TrainingFile::path_in(s.folder, job.name()),
+                                            file_settings(s, task, job)));
 }
 
 Outcome train(const Settings& s, const Task& task, const Job& job, const Watch& watch) {
   // the queries of a mix start at 0 and draw nothing, so a seed gives all arms the same numbers
   ag::Rng rng(job.seed), weights = rng.split(), batches = rng.split();
   Trainer trainer(model_options(s, job.arm, task.vocabulary), weights);
-  TrainingFile file(path_of(s, job), file_settings(s, task, job), trainer.parameters,
-                    trainer.optimizer, {&batches});
+  TrainingFile file(TrainingFile::path_in(s.folder, job.name()), file_settings(s, task, job),
+                    trainer.parameters, trainer.optimizer, {&batches});
   TrainingFile::Progress progress = file.load();
   const auto evaluate = [&] {
     const double loss = trainer.mean_loss(task.validation);

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "core/errors.hpp"
 
 struct CommonOptions {
   std::uint64_t seed = 1;
@@ -40,3 +44,12 @@ class Program {
 // Throws attngrad::FileError where a file cannot be written, which is better known before the work
 // than after it. An empty path means no file.
 void check_writable(const std::string& path);
+
+// Throws attngrad::ArgumentError, naming `what`, where a list names something twice.
+template <class T>
+void check_distinct(const char* what, std::vector<T> list) {
+  std::sort(list.begin(), list.end());
+  const auto twice = std::adjacent_find(list.begin(), list.end());
+  if (twice != list.end())
+    throw attngrad::ArgumentError(attngrad::text(what, ": ", *twice, " stands twice"));
+}

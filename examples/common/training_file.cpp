@@ -30,6 +30,11 @@ TrainingFile::TrainingFile(std::string path, nlohmann::json settings, const ag::
       optimizer_(optimizer),
       generators_(std::move(generators)) {}
 
+std::string TrainingFile::path_in(const std::string& folder, const std::string& name) {
+  if (folder.empty()) return {};
+  return (std::filesystem::path(folder) / (name + ".safetensors")).string();
+}
+
 ag::Parameters TrainingFile::values() const {
   ag::Parameters all;
   all.join(model_, "model").join(optimizer_.state(), "optimizer");

@@ -13,6 +13,8 @@ namespace ag = attngrad;
 
 class TrainingFile {
  public:
+  // Where a folder keeps the training of this name; empty without a folder.
+  static std::string path_in(const std::string& folder, const std::string& name);
   // path: empty means that nothing is kept. settings: what a file must have been saved with to be
   // gone on from.
   TrainingFile(std::string path, nlohmann::json settings, const ag::Parameters& model,

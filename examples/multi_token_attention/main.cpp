@@ -43,13 +43,6 @@ std::vector<std::uint64_t> seeds_of(const std::vector<std::uint64_t>& given, std
   return seeds;
 }
 
-template <class T>
-void check_distinct(const char* what, std::vector<T> list) {
-  std::sort(list.begin(), list.end());
-  const auto twice = std::adjacent_find(list.begin(), list.end());
-  if (twice != list.end()) throw ag::ArgumentError(ag::text(what, ": ", *twice, " stands twice"));
-}
-
 void add_model_options(Program& program, Settings& s) {
   program.size_option("--blocks", s.task.blocks, "of letters");
   program.size_option("--letters", s.task.letters, "in a block, 2 to 25", 2);

@@ -38,11 +38,6 @@ ag::Schedule schedule_of(const Settings& s) {
                             .total = std::max<std::size_t>(1, s.steps)});
 }
 
-std::string path_of(const Settings& s, const std::string& arm, std::uint64_t seed) {
-  if (s.folder.empty()) return {};
-  return (std::filesystem::path(s.folder) / ag::text(arm, "-", seed, ".safetensors")).string();
-}
-
 // What decides the bits of a training.
 nlohmann::json settings_of(const Settings& s, const std::string& arm, std::uint64_t seed) {
   nlohmann::json all{{"arm", arm},
@@ -94,8 +89,8 @@ Training::Training(const Settings& s, std::string arm, std::uint64_t seed)
       parameters_(ag::parameters(model_)),
       optimizer_(parameters_, {.beta2 = 0.98}),
       schedule_(schedule_of(s)),
-      file_(path_of(s, arm_, seed), settings_of(s, arm_, seed), parameters_, optimizer_,
-            {&batches_, &dropouts_}),
+      file_(TrainingFile::path_in(s.folder, ag::text(arm_, "-", seed)), settings_of(s, arm_, seed),
+            parameters_, optimizer_, {&batches_, &dropouts_}),
       held_out_(held_out_batches(s, task_)) {
   const TrainingFile::Progress before = file_.load();
   if (before.step == 0) return;

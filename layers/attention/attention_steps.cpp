@@ -13,13 +13,6 @@ void fill_zero(HeadView<T> x) {
   for (std::size_t i = 0; i < x.length; ++i) std::fill_n(x.data + i * x.stride, x.width, T(0));
 }
 
-// all pairs of inner products: out (queries, keys) = factor * a b^T
-template <class T>
-void inner_products(T factor, HeadView<const T> a, HeadView<const T> b, T* out) {
-  gemm<T>({a.length, b.length, a.width}, factor, {a.data, a.stride}, {b.data, b.stride, true}, T(0),
-          out, b.length);
-}
-
 template <class T>
 ScoreBlock<T> whole_block(const HeadMask& m, T* scores) {
   return {{m.batch, m.head, 0, m.mask.sizes().queries, 0, m.mask.sizes().keys},

@@ -13,6 +13,7 @@ inline namespace ATTNGRAD_PRECISION {
 namespace {
 
 using kernels::HeadView;
+using kernels::inner_products;
 using kernels::vector_kernels;
 
 // Calls body(from, to) for the rows of a strip and those beside it, each apart: so the products
@@ -21,13 +22,6 @@ template <class Body>
 void for_each_part(std::size_t begin, std::size_t middle, std::size_t end, const Body& body) {
   if (begin < middle) body(begin, middle);
   if (middle < end) body(middle, end);
-}
-
-// All of factor a b^T, to rows of b.length.
-void inner_products(Real factor, const HeadView<const Real>& a, const HeadView<const Real>& b,
-                    Real* to) {
-  kernels::gemm<Real>({a.length, b.length, a.width}, factor, {a.data, a.stride},
-                      {b.data, b.stride, true}, 0, to, b.length);
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ refuses 1 "other settings" residuals "${long[@]}" --seed 2 --folder whole
 residuals --cost --arms residual,full --json >out || fail "$(cat out)"
 [ "$(grep -c '"peak_mebibytes":' out)" = 2 ] || fail "attention_residuals --cost: $(cat out)"
 refuses 2 "an arm is residual, full" residuals --arms residual,block
-refuses 1 "asked for twice" residuals --arms full,full
+refuses 1 "stands twice" residuals --arms full,full
 refuses 2 "--rates" residuals --rates 0
 refuses 1 "cannot write" residuals --plot no_such_folder/x
 refuses 1 "missing, unreadable or empty" residuals --text no_such_file
