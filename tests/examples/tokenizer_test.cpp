@@ -94,6 +94,7 @@ TEST_CASE("stories260K writes 200 tokens greedily as llama2.c does, byte for byt
   continue_text(model, {before}, 200, {.temperature = 0}, rng, [&](std::int64_t token) {
     written += tokenizer.text(token, before);
     before = token;
+    return true;
   });
   REQUIRE(written == read_text(folder / "stories260K_expected_t0_n200.txt"));
 }
