@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <unordered_map>
 
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
@@ -12,45 +14,89 @@ using safetensors::Tensor;
 
 constexpr Dtype real_dtype = sizeof(Real) == 8 ? Dtype::f64 : Dtype::f32;
 
-// Which tensor of a file goes to which entry of a list; and what does not fit, by kind.
+// A tensor and the row of its variable where it begins.
+struct Piece {
+  const Tensor* tensor;
+  std::size_t first_row;
+};
+
+// Which tensors of a file go to which entry of a list; and what does not fit, by kind.
 class Assignment {
  public:
-  Assignment(const Parameters& parameters, const safetensors::File& file)
-      : parameters_(parameters), tensors_(parameters.size(), nullptr) {
-    for (const Tensor& tensor : file.tensors) {
-      if (parameters.contains(tensor.name)) {
-        place(tensor, parameters.place(tensor.name));
-      } else {
-        unexpected.push_back(tensor.name);
-      }
+  Assignment(const Parameters& parameters, const safetensors::File& file,
+             const std::vector<Placement>& names)
+      : parameters_(parameters), pieces_(parameters.size()), fits_(parameters.size(), true) {
+    std::unordered_map<std::string, const Placement*> placements;
+    for (const Placement& placement : names) {
+      parameters.find(placement.variable);  // throws
+      placements[placement.tensor] = &placement;
     }
-    for (std::size_t i = 0; i < tensors_.size(); ++i)
-      if (tensors_[i] == nullptr) missing_.push_back(parameters[i].name);
+    for (const Tensor& tensor : file.tensors) {
+      if (const auto found = placements.find(tensor.name); found != placements.end())
+        place(tensor, parameters.place(found->second->variable), found->second->first_row);
+      else if (parameters.contains(tensor.name))
+        place(tensor, parameters.place(tensor.name), std::nullopt);
+      else
+        unexpected.push_back(tensor.name);
+    }
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      if (fits_[i] && !covered(i)) {
+        fits_[i] = false;
+        missing.push_back(parameters[i].name);
+      }
   }
 
-  const Tensor& operator[](std::size_t i) const { return *tensors_[i]; }
-
   // Throws FileError unless all of it fits.
-  void check(const std::filesystem::path& path, Unexpected allowed) const {
-    std::string what = list("missing", missing_) + list("misfit", misfits_);
-    if (allowed == Unexpected::refuse) what += list("unexpected", unexpected);
+  void check(const std::filesystem::path& path, Fit fit) const {
+    std::string what = list("missing", missing) + list("misfit", misfits);
+    if (fit == Fit::exact) what += list("unexpected", unexpected);
     if (!what.empty()) throw FileError(text("load: ", path.string(), " does not fit:", what));
   }
 
-  std::vector<std::string> unexpected;
+  bool fits(std::size_t i) const { return fits_[i]; }
+  const std::vector<Piece>& operator[](std::size_t i) const { return pieces_[i]; }
+
+  std::vector<std::string> unexpected, missing, misfits;
 
  private:
-  void place(const Tensor& tensor, std::size_t i) {
+  // first_row: none for a tensor that is a whole variable.
+  void place(const Tensor& tensor, std::size_t i, std::optional<std::size_t> first_row) {
     const Shape& shape = parameters_[i].value.shape();
-    if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
-      misfits_.push_back(text(tensor.name, " must be ", shape, ", is ", tensor.shape));
+    const std::size_t given = tensor.shape.empty() ? 1 : tensor.shape[0],
+                      wanted = shape.empty() ? 1 : shape[0], first = first_row.value_or(0);
+    const bool same_rows =
+        shape.size() == tensor.shape.size() &&
+        (shape.empty() || std::equal(shape.begin() + 1, shape.end(), tensor.shape.begin() + 1));
+    const auto same = std::find_if(pieces_[i].begin(), pieces_[i].end(),
+                                   [&](const Piece& p) { return p.first_row == first; });
+    if (!same_rows || first > wanted || given > wanted - first || (!first_row && given != wanted))
+      misfit(i, text(tensor.name, " must be ", first_row ? "rows of " : "", shape, ", is ",
+                     tensor.shape));
     else if (!safetensors::is_floating(tensor.dtype))
-      misfits_.push_back(text(tensor.name, " holds ", safetensors::dtype_name(tensor.dtype)));
-    else if (tensors_[i] != nullptr &&
-             (tensors_[i]->bytes != tensor.bytes || tensors_[i]->dtype != tensor.dtype))
-      misfits_.push_back(
-          text(tensor.name, " differs from ", tensors_[i]->name, ", to which it is tied"));
-    tensors_[i] = &tensor;
+      misfit(i, text(tensor.name, " holds ", safetensors::dtype_name(tensor.dtype)));
+    else if (same == pieces_[i].end())
+      pieces_[i].push_back({&tensor, first});
+    else if (same->tensor->bytes != tensor.bytes || same->tensor->dtype != tensor.dtype)
+      misfit(i, text(tensor.name, " differs from ", same->tensor->name, ", to which it is tied"));
+  }
+
+  void misfit(std::size_t i, std::string what) {
+    misfits.push_back(std::move(what));
+    fits_[i] = false;
+  }
+
+  // Whether the pieces follow each other from the first row to the last.
+  bool covered(std::size_t i) {
+    std::vector<Piece>& all = pieces_[i];
+    std::sort(all.begin(), all.end(),
+              [](const Piece& a, const Piece& b) { return a.first_row < b.first_row; });
+    const Shape& shape = parameters_[i].value.shape();
+    std::size_t end = 0;
+    for (const Piece& piece : all) {
+      if (piece.first_row != end) return false;
+      end += piece.tensor->shape.empty() ? 1 : piece.tensor->shape[0];
+    }
+    return !all.empty() && end == (shape.empty() ? 1 : shape[0]);
   }
 
   static std::string list(const char* kind, const std::vector<std::string>& names) {
@@ -60,17 +106,22 @@ class Assignment {
   }
 
   const Parameters& parameters_;
-  std::vector<const Tensor*> tensors_;
-  std::vector<std::string> missing_, misfits_;
+  std::vector<std::vector<Piece>> pieces_;
+  std::vector<bool> fits_;
 };
 
-Array to_array(const Tensor& tensor, const Shape& shape) {
+Array to_array(const std::vector<Piece>& pieces, const Shape& shape) {
   Array array = uninitialized(shape);
-  if (tensor.dtype == real_dtype) {
-    if (array.size() > 0) std::memcpy(array.data(), tensor.bytes.data(), tensor.bytes.size());
-  } else {
-    const std::vector<double> numbers = safetensors::numbers(tensor);
-    std::transform(numbers.begin(), numbers.end(), array.data(), [](double x) { return Real(x); });
+  Real* at = array.data();
+  for (const auto& [tensor, first_row] : pieces) {
+    const std::size_t count = tensor->bytes.size() / safetensors::dtype_size(tensor->dtype);
+    if (tensor->dtype == real_dtype) {
+      if (count > 0) std::memcpy(at, tensor->bytes.data(), tensor->bytes.size());
+    } else {
+      const std::vector<double> numbers = safetensors::numbers(*tensor);
+      std::transform(numbers.begin(), numbers.end(), at, [](double x) { return Real(x); });
+    }
+    at += count;
   }
   return array;
 }
@@ -91,19 +142,27 @@ void save(const Parameters& parameters, const std::filesystem::path& path,
 }
 
 LoadReport load(const Parameters& parameters, const std::filesystem::path& path,
-                Unexpected unexpected) {
+                const LoadOptions& options) {
   const safetensors::File file = safetensors::read(path);
-  Assignment assignment(parameters, file);
-  assignment.check(path, unexpected);
+  Assignment assignment(parameters, file, options.names);
+  if (options.fit != Fit::partial) assignment.check(path, options.fit);
 
-  LoadReport report{file.metadata, {}, std::move(assignment.unexpected)};
-  std::vector<Array> arrays;
+  LoadReport report{file.metadata,
+                    {},
+                    std::move(assignment.unexpected),
+                    std::move(assignment.missing),
+                    std::move(assignment.misfits)};
+  std::vector<Array> arrays(parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    arrays.push_back(to_array(assignment[i], parameters[i].value.shape()));
-    if (assignment[i].dtype == Dtype::f64 && real_dtype == Dtype::f32)
+    if (!assignment.fits(i)) continue;
+    arrays[i] = to_array(assignment[i], parameters[i].value.shape());
+    if (real_dtype == Dtype::f32 &&
+        std::any_of(assignment[i].begin(), assignment[i].end(),
+                    [](const Piece& piece) { return piece.tensor->dtype == Dtype::f64; }))
       report.narrowed.push_back(parameters[i].name);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!assignment.fits(i)) continue;
     Variable x = parameters[i].value;
     x.assign(std::move(arrays[i]));
   }

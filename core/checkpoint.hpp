@@ -16,13 +16,31 @@
 
 namespace attngrad {
 
-// Whether a file may hold tensors that nobody asked for.
-enum class Unexpected { refuse, ignore };
+// How a file and a list of variables must fit.
+enum class Fit {
+  exact,  // the file holds every variable and nothing else
+  file_may_hold_more,
+  partial,  // what fits is loaded; all else is reported
+};
+
+// A tensor of a file that goes by another name here, or that is some rows of a variable: as many as
+// it has, from first_row on.
+struct Placement {
+  std::string tensor, variable;
+  std::size_t first_row = 0;
+};
+
+struct LoadOptions {
+  Fit fit = Fit::exact;
+  std::vector<Placement> names = {};  // of tensors that are not called as the variables are
+};
 
 struct LoadReport {
   safetensors::Metadata metadata;
   std::vector<std::string> narrowed;    // variables whose F64 numbers were rounded to float
   std::vector<std::string> unexpected;  // tensors of the file that were ignored
+  // of Fit::partial: variables that kept their values, and what was wrong with tensors for them
+  std::vector<std::string> missing, misfits;
 };
 
 inline namespace ATTNGRAD_PRECISION {
@@ -35,10 +53,11 @@ void save(const Parameters& parameters, const std::filesystem::path& path,
 // Replaces the values of all variables with those of the file. F64, F32, F16 and BF16 convert to
 // Real; from F64 to float is reported. A tied variable may be in the file under any of its names,
 // or under several with the same bytes. Throws FileError before any variable is changed: for a
-// damaged file, and with one message that lists all that is missing, unexpected, of another shape,
-// not floating-point, or given differently under two names.
+// damaged file, and, but for Fit::partial, with one message that lists all that is missing,
+// unexpected, of another shape, not floating-point, or given differently under two names.
+// ArgumentError for a placement of a variable that is not in the list.
 LoadReport load(const Parameters& parameters, const std::filesystem::path& path,
-                Unexpected unexpected = Unexpected::refuse);
+                const LoadOptions& options = {});
 
 }  // namespace ATTNGRAD_PRECISION
 }  // namespace attngrad

@@ -10,6 +10,7 @@
 #include "layers/encoder_decoder.hpp"
 #include "layers/feed_forward.hpp"
 #include "layers/linear.hpp"
+#include "layers/llama.hpp"
 #include "layers/normalization.hpp"
 #include "layers/residual/attention_residuals.hpp"
 #include "layers/sequential.hpp"

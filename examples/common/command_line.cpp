@@ -9,6 +9,7 @@
 #include "core/errors.hpp"
 #include "core/kernels/gemm.hpp"
 #include "core/parallel.hpp"
+#include "examples/common/sampling.hpp"
 
 void restart_with_better_blas(char** argv) {
   const std::string better = attngrad::kernels::better_blas_core();
@@ -46,6 +47,21 @@ int Program::run(int argc, char** argv, const std::function<int(const CommonOpti
     std::cerr << argv[0] << ": " << error.what() << "\n";
     return 1;
   }
+}
+
+void add_sampling_options(Program& program, SamplingOptions& options) {
+  program.app
+      .add_option("--temperature", options.temperature,
+                  "of what is written; 0 takes the likeliest token")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  program.size_option("--top-k", options.top_k, "draw from this many of the likeliest; 0: from all",
+                      0);
+  program.app
+      .add_option("--top-p", options.top_p,
+                  "draw from the fewest that have this share of the probability")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
 }
 
 void check_writable(const std::string& path) {

@@ -41,6 +41,10 @@ class Program {
   CommonOptions common_;
 };
 
+// --temperature, --top-k and --top-p (sampling.hpp).
+struct SamplingOptions;
+void add_sampling_options(Program& program, SamplingOptions& options);
+
 // Throws attngrad::FileError where a file cannot be written, which is better known before the work
 // than after it. An empty path means no file.
 void check_writable(const std::string& path);

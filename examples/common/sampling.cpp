@@ -4,13 +4,19 @@
 #include <cmath>
 #include <numeric>
 
+void check_sampling(const SamplingOptions& options) {
+  ag::check_argument(options.temperature >= 0, "sampling: temperature must not be negative, got ",
+                     options.temperature);
+  ag::check_argument(options.top_p > 0 && options.top_p <= 1,
+                     "sampling: top_p must be in (0, 1], got ", options.top_p);
+}
+
 std::int64_t sample_token(const ag::Real* logits, std::size_t count, const SamplingOptions& options,
                           ag::Rng& rng) {
-  ag::check_argument(options.temperature >= 0,
-                     "sample_token: temperature must not be negative, got ", options.temperature);
+  check_sampling(options);
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const std::size_t kept = options.top_k == 0 ? count : std::min(options.top_k, count);
+  std::size_t kept = options.top_k == 0 ? count : std::min(options.top_k, count);
   std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(kept), order.end(),
                     [&](std::size_t a, std::size_t b) {
                       return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
@@ -20,7 +26,11 @@ std::int64_t sample_token(const ag::Real* logits, std::size_t count, const Sampl
   for (std::size_t i = 0; i < kept; ++i)
     shares[i] =
         std::exp((double(logits[order[i]]) - double(logits[order[0]])) / options.temperature);
-  double left = rng.uniform() * std::accumulate(shares.begin(), shares.end(), 0.0);
+  double total = std::accumulate(shares.begin(), shares.end(), 0.0), most = 0;
+  std::size_t needed = 0;
+  while (needed < kept && most < options.top_p * total) most += shares[needed++];
+  if (options.top_p < 1) total = most, kept = needed;
+  double left = rng.uniform() * total;
   for (std::size_t i = 0; i < kept; ++i)
     if ((left -= shares[i]) < 0) return std::int64_t(order[i]);
   return std::int64_t(order[kept - 1]);
@@ -28,7 +38,7 @@ std::int64_t sample_token(const ag::Real* logits, std::size_t count, const Sampl
 
 void continue_text(const ag::Transformer& model, std::vector<std::int64_t> tokens,
                    std::size_t count, const SamplingOptions& options, ag::Rng& rng,
-                   const std::function<void(std::int64_t)>& take) {
+                   const std::function<bool(std::int64_t)>& take) {
   ag::check_argument(!tokens.empty(), "continue_text: the prompt must not be empty");
   const std::size_t context = model.options.context;
   ag::TransformerCache cache = model.make_cache(1);
@@ -45,6 +55,6 @@ void continue_text(const ag::Transformer& model, std::vector<std::int64_t> token
     tokens.push_back(
         sample_token(logits.value().data() + (unread - 1) * classes, classes, options, rng));
     unread = 1;
-    take(tokens.back());
+    if (!take(tokens.back())) return;
   }
 }

@@ -11,15 +11,21 @@ namespace ag = attngrad;
 struct SamplingOptions {
   double temperature = 0.8;  // 0 takes the most likely token
   std::size_t top_k = 20;    // drawn from that many of the likeliest; 0: from all
+  double top_p = 1;          // of those, from the fewest that have this share of the probability
 };
 
-// A token from `count` logits.
+// Throws attngrad::ArgumentError for a temperature below 0 or a top_p outside of (0, 1].
+void check_sampling(const SamplingOptions& options);
+
+// A token from `count` logits. Throws as check_sampling(). Source of top_p: Holtzman et al., "The
+// curious case of neural text degeneration", arXiv:1904.09751.
 std::int64_t sample_token(const ag::Real* logits, std::size_t count, const SamplingOptions& options,
                           ag::Rng& rng);
 
-// Continues the prompt by `count` tokens, handing each to `take` as it comes. The model reads each
+// Continues the prompt by `count` tokens, handing each to `take` as it comes, which ends it by
+// false. The model reads each
 // token once, into a cache, and sees the last `context` tokens of the prompt; when the cache is
 // full it is cleared, and the model goes on from the last half of what it held.
 void continue_text(const ag::Transformer& model, std::vector<std::int64_t> prompt,
                    std::size_t count, const SamplingOptions& options, ag::Rng& rng,
-                   const std::function<void(std::int64_t)>& take);
+                   const std::function<bool(std::int64_t)>& take);

@@ -62,13 +62,7 @@ void add_file_options(Program& program, Settings& s, const std::vector<CLI::Opti
   program.size_option("--sample", s.sample, "symbols to write at the end", 0);
   program.app.add_option("--prompt", s.prompt,
                          "what the sample continues; the text's first symbol unless given");
-  program.app
-      .add_option("--temperature", s.sampling.temperature,
-                  "of the sample; 0 takes the likeliest symbol")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  program.size_option("--top-k", s.sampling.top_k,
-                      "draw from this many of the likeliest; 0: from all", 0);
+  add_sampling_options(program, s.sampling);
 }
 
 }  // namespace

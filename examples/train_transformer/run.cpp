@@ -244,6 +244,7 @@ void TrainingRun::write_sample() {
   const auto take = [&](std::int64_t token) {
     written += alphabet_->symbol(token);
     if (!common_.json) std::cout << alphabet_->symbol(token) << std::flush;
+    return true;
   };
   continue_text(*model_, alphabet_->encode(settings_.prompt), settings_.sample, settings_.sampling,
                 rng_, take);

@@ -80,13 +80,57 @@ TEST_CASE("a load that fails names all that does not fit and changes nothing",
   folder.write("cut", bytes.substr(0, bytes.size() - 1));
   folder.write("long", bytes + "x");
   for (const char* name : {"cut", "long", "absent"})
-    REQUIRE_THROWS_AS(ag::load({{"good", good}}, folder / name, ag::Unexpected::ignore),
-                      ag::FileError);
+    REQUIRE_THROWS_AS(
+        ag::load({{"good", good}}, folder / name, {.fit = ag::Fit::file_may_hold_more}),
+        ag::FileError);
   REQUIRE(good.item() == 1);
   REQUIRE(good.version() == 0);
-  const auto report = ag::load({{"good", good}}, folder / "file", ag::Unexpected::ignore);
+  const auto report =
+      ag::load({{"good", good}}, folder / "file", {.fit = ag::Fit::file_may_hold_more});
   REQUIRE(good.item() == 5);
   REQUIRE(report.unexpected.size() == 3);
+}
+
+TEST_CASE("a partial load takes what fits and reports the rest", "[checkpoint]") {
+  const TemporaryFolder folder;
+  st::write(
+      {{tensor("good", {1}, {5}), tensor("shape", {2}, {1, 2}), tensor("extra", {1}, {1})}, {}},
+      folder / "file");
+  const Variable good = vector({1}), shape = vector({2}), missing = vector({3});
+  const auto report = ag::load({{"good", good}, {"shape", shape}, {"missing", missing}},
+                               folder / "file", {.fit = ag::Fit::partial});
+  REQUIRE(good.item() == 5);
+  REQUIRE(shape.item() == 2);
+  REQUIRE(missing.item() == 3);
+  REQUIRE(report.missing == std::vector<std::string>{"missing"});
+  REQUIRE(report.misfits == std::vector<std::string>{"shape must be (1), is (2)"});
+  REQUIRE(report.unexpected == std::vector<std::string>{"extra"});
+}
+
+TEST_CASE("tensors of other names go where a table says, some rows each", "[checkpoint]") {
+  const TemporaryFolder folder;
+  st::write({{tensor("upper", {1, 2}, {1, 2}), tensor("lower", {2, 2}, {3, 4, 5, 6}),
+              tensor("other", {1}, {7})},
+             {}},
+            folder / "file");
+  const Variable packed(ag::zeros({3, 2})), own = vector({0});
+  const ag::Parameters all{{"packed", packed}, {"own", own}};
+  const std::vector<ag::Placement> names{
+      {"upper", "packed", 0}, {"lower", "packed", 1}, {"other", "own"}};
+  ag::load(all, folder / "file", {.names = names});
+  REQUIRE(packed.value() == ag::array_of({1, 2, 3, 4, 5, 6}, {3, 2}));
+  REQUIRE(own.item() == 7);
+  SECTION("a gap is missing, rows beyond the last are a misfit") {
+    REQUIRE_THROWS_WITH(
+        ag::load(all, folder / "file", {.names = {{"lower", "packed", 1}, {"other", "own"}}}),
+        ContainsSubstring("missing: packed") && ContainsSubstring("unexpected: upper"));
+    REQUIRE_THROWS_WITH(
+        ag::load(all, folder / "file",
+                 {.names = {{"upper", "packed", 0}, {"lower", "packed", 2}, {"other", "own"}}}),
+        ContainsSubstring("misfit: lower must be rows of (3, 2), is (2, 2)"));
+    REQUIRE_THROWS_AS(ag::load(all, folder / "file", {.names = {{"upper", "nowhere"}}}),
+                      ag::ArgumentError);
+  }
 }
 
 TEST_CASE("a tied weight is stored once and is one object after loading", "[checkpoint][C84]") {

@@ -19,7 +19,7 @@ refuses() {
 }
 
 for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
-  translate_dates multi_token_attention attention_residuals train_transformer; do
+  translate_dates multi_token_attention attention_residuals generate train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done

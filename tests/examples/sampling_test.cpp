@@ -22,8 +22,10 @@ Tokens continued(const ag::Transformer& model, const Tokens& prompt, std::size_t
                  const SamplingOptions& options) {
   ag::Rng rng(9);
   Tokens written;
-  continue_text(model, prompt, count, options, rng,
-                [&](std::int64_t token) { written.push_back(token); });
+  continue_text(model, prompt, count, options, rng, [&](std::int64_t token) {
+    written.push_back(token);
+    return true;
+  });
   return written;
 }
 
@@ -65,4 +67,31 @@ TEST_CASE("when the context is full, writing goes on from its last half", "[samp
     CAPTURE(context);
     REQUIRE(continued(model, {7, 3, 9}, 20, greedy) == Tokens(tokens.begin() + 3, tokens.end()));
   }
+}
+
+TEST_CASE("top_p draws from the fewest tokens that have its share", "[sampling]") {
+  const std::vector<Real> logits{std::log(Real(0.1)), std::log(Real(0.5)), std::log(Real(0.4))};
+  const auto drawn = [&](double top_p) {
+    ag::Rng rng(3);
+    std::vector<int> counts(3);
+    for (int i = 0; i < 2000; ++i)
+      ++counts[std::size_t(
+          sample_token(logits.data(), 3, {.temperature = 1, .top_k = 0, .top_p = top_p}, rng))];
+    return counts;
+  };
+  const std::vector<int> one = drawn(0.49), two = drawn(0.89), all = drawn(1);
+  REQUIRE(one[1] == 2000);
+  REQUIRE(two[0] == 0);
+  REQUIRE(std::abs(two[1] - 1111) < 100);  // 5 of 9; four standard deviations
+  REQUIRE(std::abs(all[0] - 200) < 60);
+  REQUIRE_THROWS_AS(drawn(0), ag::ArgumentError);
+  REQUIRE_THROWS_AS(drawn(1.5), ag::ArgumentError);
+}
+
+TEST_CASE("writing on ends when its reader has enough", "[sampling]") {
+  const ag::Transformer model = model_of(8);
+  ag::Rng rng(9);
+  int taken = 0;
+  continue_text(model, {1}, 20, {.temperature = 0}, rng, [&](std::int64_t) { return ++taken < 5; });
+  REQUIRE(taken == 5);
 }
