@@ -139,4 +139,10 @@ refuses 1 "stands twice" residuals --arms full,full
 refuses 2 "--rates" residuals --rates 0
 refuses 1 "cannot write" residuals --plot no_such_folder/x
 refuses 1 "missing, unreadable or empty" residuals --text no_such_file
+
+refuses 2 "--model is required" "$programs/generate" --tokenizer none
+refuses 1 "missing, unreadable or empty" "$programs/generate" --model none --tokenizer none
+echo broken >broken
+refuses 1 "broken ends at byte" "$programs/generate" --model none --tokenizer broken
+refuses 1 "top_p must be in (0, 1]" "$programs/generate" --model none --tokenizer broken --top-p 0
 echo "all programs behave"
