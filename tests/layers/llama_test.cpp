@@ -29,7 +29,7 @@ bool have_data() {
 template <class T>
 auto read_npy(const char* name) {
   std::ifstream file(folder / name, std::ios::binary);
-  return xt::xarray<T>(xt::load_npy<T>(file));
+  return ag::ArrayOf<T>(xt::load_npy<T>(file));
 }
 
 // The 49 tokens that llama2.c writes greedily, the first being the start of a text.
