@@ -3,6 +3,7 @@
 
 #include "core/capture.hpp"
 #include "core/checkpoint.hpp"
+#include "core/files/npy.hpp"
 #include "core/gradcheck.hpp"
 #include "core/memory.hpp"
 #include "core/ops/bias_gelu.hpp"

@@ -2,15 +2,11 @@
 // PyTorch in float64; and configurations that must be refused.
 #include "layers/llama.hpp"
 
-#include <fstream>
-#if __has_include(<xtensor/io/xnpy.hpp>)  // xtensor >= 0.26
-#include <xtensor/io/xnpy.hpp>
-#else
-#include <xtensor/xnpy.hpp>
-#endif
+#include <cstring>
 
 #include "common/temporary_folder.hpp"
 #include "common/test.hpp"
+#include "core/files/npy.hpp"
 #include "core/ops/loss.hpp"
 #include "layers/attention/composed.hpp"
 #include "layers/attention/fused.hpp"
@@ -26,16 +22,12 @@ bool have_data() {
   return there;
 }
 
-template <class T>
-auto read_npy(const char* name) {
-  std::ifstream file(folder / name, std::ios::binary);
-  return ag::ArrayOf<T>(xt::load_npy<T>(file));
-}
-
 // The 49 tokens that llama2.c writes greedily, the first being the start of a text.
 std::vector<std::int64_t> greedy_tokens() {
-  const auto all = read_npy<std::int32_t>("stories260K_tokens_greedy49.npy");
-  return {all.begin(), all.end()};
+  const auto file = ag::read_npy_tensor(folder / "stories260K_tokens_greedy49.npy");
+  std::vector<std::int32_t> tokens(file.bytes.size() / 4);
+  std::memcpy(tokens.data(), file.bytes.data(), file.bytes.size());
+  return {tokens.begin(), tokens.end()};
 }
 
 ag::Indices row_of(const std::vector<std::int64_t>& tokens, std::size_t first, std::size_t count) {
@@ -70,7 +62,7 @@ TEST_CASE("stories260K: logits, loss and the gradients of all 47 tensors with ev
 
   Tape tape;
   const Variable logits = model(row_of(tokens, 0, 48));
-  const auto expected = read_npy<float>("stories260K_logits_greedy48.npy");
+  const Array expected = ag::read_npy(folder / "stories260K_logits_greedy48.npy");
   REQUIRE(expected.size() == logits.size());
   for (std::size_t i = 0; i < expected.size(); ++i)
     REQUIRE(std::abs(double(logits.value().data()[i]) - double(expected.data()[i])) <= 2e-5);
