@@ -14,10 +14,10 @@ struct LlamaSizes {
   bool tied;
 };
 
-// Throws FileError unless the number is whole and from 1 to 2^31.
-std::size_t whole(const char* key, double number) {
-  if (!(number >= 1 && number <= 2147483648.0 && number == std::floor(number)))
-    throw FileError(text(key, " must be a whole number from 1 on, got ", number));
+// Throws FileError unless the number is whole and from 1 to `most`.
+std::size_t whole(const char* key, double number, std::size_t most = std::size_t{1} << 31) {
+  if (!(number >= 1 && number <= double(most) && number == std::floor(number)))
+    throw FileError(text(key, " must be a whole number from 1 to ", most, ", got ", number));
   return std::size_t(number);
 }
 
@@ -27,7 +27,7 @@ TransformerOptions options_of(const LlamaSizes& s, RotaryPairs pairs) {
   if (!(s.epsilon >= 0 && s.epsilon < 1))
     throw FileError(text("the norm's epsilon must be in [0, 1), got ", s.epsilon));
   return {.vocabulary = whole("the vocabulary", s.vocabulary),
-          .context = whole("the context", s.context),
+          .context = whole("the context", s.context, 1 << 20),  // each layer has a table of so many
           .width = whole("the width", s.width),
           .heads = whole("the heads", s.heads),
           .key_heads = whole("the key heads", s.key_heads),
@@ -61,13 +61,18 @@ nlohmann::json read_json(const std::filesystem::path& path) {
   return json;
 }
 
+// For a message: of a list or an object only what it is, for it may be deep.
+std::string shown(const nlohmann::json& value) {
+  return value.is_structured() ? text("an ", value.type_name()) : value.dump();
+}
+
 double number_in(const nlohmann::json& config, const char* key, std::optional<double> otherwise) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) {
     if (!otherwise) throw FileError(text("has no ", key));
     return *otherwise;
   }
-  if (!found->is_number()) throw FileError(text(key, " must be a number, is ", found->dump()));
+  if (!found->is_number()) throw FileError(text(key, " must be a number, is ", shown(*found)));
   return found->get<double>();
 }
 
@@ -75,7 +80,7 @@ double number_in(const nlohmann::json& config, const char* key, std::optional<do
 void check_is(const nlohmann::json& config, const char* key, const nlohmann::json& only) {
   const auto found = config.find(key);
   if (found != config.end() && !found->is_null() && *found != only)
-    throw FileError(text(key, " must be ", only.dump(), ", is ", found->dump()));
+    throw FileError(text(key, " must be ", only.dump(), ", is ", shown(*found)));
 }
 
 LlamaSizes sizes_of(const nlohmann::json& config) {
@@ -86,11 +91,11 @@ LlamaSizes sizes_of(const nlohmann::json& config) {
   for (const char* bias : {"attention_bias", "mlp_bias"}) check_is(config, bias, false);
   check_is(config, "model_type", "llama");
   check_is(config, "hidden_act", "silu");
-  check_is(config, "rope_scaling", nullptr);
+  for (const char* other : {"rope_scaling", "rope_parameters"}) check_is(config, other, nullptr);
   check_is(config, "head_dim", width / heads);
   const auto tied = config.find("tie_word_embeddings");
   if (tied != config.end() && !tied->is_boolean())
-    throw FileError(text("tie_word_embeddings must be true or false, is ", tied->dump()));
+    throw FileError(text("tie_word_embeddings must be true or false, is ", shown(*tied)));
   return {.vocabulary = number("vocab_size"),
           .context = number("max_position_embeddings", 2048),
           .width = width,
@@ -131,6 +136,22 @@ std::vector<Part> parts_of_block(const TransformerOptions& o) {
       {"feed_forward.up.weight", 0, "mlp.gate_proj", "feed_forward.w1"},
       {"feed_forward.up.weight", o.hidden.value_or(4 * o.width), "mlp.up_proj", "feed_forward.w3"},
       {"feed_forward.down.weight", 0, "mlp.down_proj", "feed_forward.w2"}};
+}
+
+// Throws FileError unless the file is large enough for a model of these options, which is made
+// before its weights are looked at one by one.
+void check_size(const safetensors::File& file, const safetensors::Tensor& tokens,
+                const TransformerOptions& o) {
+  if (tokens.shape != safetensors::Sizes{o.vocabulary, o.width})
+    throw FileError(
+        text(tokens.name, " must be (", o.vocabulary, ", ", o.width, "), is ", tokens.shape));
+  std::size_t held = 0;
+  for (const safetensors::Tensor& x : file.tensors) held += x.bytes.size();
+  // of each layer the three maps of its feed-forward part and its two norms, in two bytes a number
+  const double least = 2.0 * double(o.layers) * double(o.width) * double(3 * *o.hidden + 2);
+  if (double(held) < least)
+    throw FileError(text("holds ", held, " bytes, ", o.layers, " layers of ", *o.hidden,
+                         " hidden numbers take ", least, " and more"));
 }
 
 // Weights that will be replaced.
@@ -187,6 +208,10 @@ Transformer load_llama(const std::filesystem::path& weights, const AttentionKern
   TransformerOptions options = theirs
                                    ? llama_options(weights.parent_path() / "config.json")
                                    : naming(weights, [&] { return llama_options(file.metadata); });
+  naming(weights, [&] {
+    check_size(file, *file.find(theirs ? "model.embed_tokens.weight" : "tok_embeddings.weight"),
+               options);
+  });
   options.initialization = not_yet;
   options.kernel = kernel;
   Rng none(0);

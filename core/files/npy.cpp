@@ -1,10 +1,12 @@
 #include "core/files/npy.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <numeric>
-#include <regex>
+#include <sstream>
+#include <string_view>
 
 #include "core/files/atomic_file.hpp"
 #include "core/files/safetensors_header.hpp"
@@ -17,7 +19,7 @@ using safetensors::Sizes;
 using safetensors::Tensor;
 
 constexpr std::string_view magic = "\x93NUMPY";
-constexpr std::size_t max_header_size = 1 << 20;
+constexpr std::size_t max_header_size = 10'000;  // as NumPy's own reader allows
 
 // The kind and size that NumPy calls a type by, without the byte order.
 struct TypeRow {
@@ -35,37 +37,54 @@ struct Described {
   Sizes shape;
 };
 
-std::string entry_of(const std::string& header, const char* key, const char* value) {
-  std::smatch found;
-  if (!std::regex_search(header, found, std::regex(text("'", key, "'\\s*:\\s*", value))))
-    throw FileError(text("the header has no ", key, " that can be read: ", header));
-  return found[1];
+// What stands behind a key's colon in the header's dictionary.
+std::string_view behind(std::string_view header, const std::string& key) {
+  const std::size_t name = header.find("'" + key + "'");
+  const std::size_t colon = name == header.npos ? name : header.find(':', name);
+  const std::size_t value = colon == header.npos ? colon : header.find_first_not_of(' ', colon + 1);
+  if (value == header.npos) throw FileError(text("the header has no ", key));
+  return header.substr(value);
+}
+
+// What stands between two signs at the beginning.
+std::string between(std::string_view value, char open, char close, const char* key) {
+  const std::size_t end = value.find(close, 1);
+  if (value[0] != open || end == value.npos)
+    throw FileError(text("the header's ", key, " must be between ", open, " and ", close));
+  return std::string(value.substr(1, end - 1));
 }
 
 Sizes shape_of(const std::string& list) {
   Sizes shape;
-  std::string rest = list;
-  std::smatch found;
-  static const std::regex size("^\\s*([0-9]{1,18})\\s*(,|$)");
-  while (std::regex_search(rest, found, size)) {
-    shape.push_back(std::stoull(found[1]));
-    rest = found.suffix();
+  std::istringstream numbers(list);
+  for (std::string number; std::getline(numbers, number, ',');) {
+    number.erase(0, number.find_first_not_of(' '));
+    if (number.empty() && numbers.eof()) break;  // behind the last comma
+    std::size_t size = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), size);
+    if (error != std::errc() || end != number.data() + number.size() ||
+        shape.size() == safetensors::max_rank)
+      throw FileError(text("the shape must be at most ", safetensors::max_rank,
+                           " whole numbers, one is ", number.substr(0, 40)));
+    shape.push_back(size);
   }
-  if (rest.find_first_not_of(" ") != std::string::npos || shape.size() > safetensors::max_rank)
-    throw FileError(text("(", list, ") is no shape of at most ", safetensors::max_rank, " axes"));
   return shape;
 }
 
 Described described_by(const std::string& header) {
-  const std::string type = entry_of(header, "descr", "'([^']*)'");
+  const std::string type = between(behind(header, "descr"), '\'', '\'', "descr");
   const auto row = std::find_if(std::begin(types), std::end(types), [&](const TypeRow& r) {
     return type.size() == 3 && type.substr(1) == r.name;
   });
   if (row == std::end(types) || std::string("<>=|").find(type[0]) == std::string::npos)
-    throw FileError(text("holds numbers of the type ", type,
+    throw FileError(text("holds numbers of the type ", type.substr(0, 40),
                          ", which is no bool, integer or float of 1 to 8 bytes"));
-  return {row->dtype, type[0] == '>', entry_of(header, "fortran_order", "(True|False)") == "True",
-          shape_of(entry_of(header, "shape", "\\(([^)]*)\\)"))};
+  const std::string_view order = behind(header, "fortran_order");
+  const bool fortran = order.starts_with("True");
+  if (!fortran && !order.starts_with("False"))
+    throw FileError("the header's fortran_order must be True or False");
+  return {row->dtype, type[0] == '>', fortran,
+          shape_of(between(behind(header, "shape"), '(', ')', "shape"))};
 }
 
 std::string read_header(std::ifstream& in, std::uint64_t file_size) {
@@ -139,6 +158,8 @@ void write_npy_tensor(const Tensor& tensor, const std::filesystem::path& path) {
                                 [&](const TypeRow& r) { return r.dtype == tensor.dtype; });
   check_argument(row != std::end(types), "npy: NumPy has no ",
                  safetensors::dtype_name(tensor.dtype));
+  check_argument(tensor.shape.size() <= safetensors::max_rank, "npy: at most ",
+                 safetensors::max_rank, " axes, got ", tensor.shape.size());
   const std::uint64_t size = safetensors::byte_size(tensor.name, tensor.dtype, tensor.shape);
   check_argument(tensor.bytes.size() == size, "npy: shape ", tensor.shape, " needs ", size,
                  " bytes, got ", tensor.bytes.size());

@@ -18,7 +18,8 @@ namespace attngrad {
 // shape that overflows, and for a type other than bool, integers and floats of 1 to 8 bytes.
 safetensors::Tensor read_npy_tensor(const std::filesystem::path& path);
 // Writes shape, type and bytes; the name is not kept. Throws ArgumentError for BF16, which NumPy
-// has not, and for bytes that do not fit the shape; FileError if the file cannot be written.
+// has not, for more than safetensors::max_rank axes and for bytes that do not fit the shape;
+// FileError if the file cannot be written.
 void write_npy_tensor(const safetensors::Tensor& tensor, const std::filesystem::path& path);
 
 inline namespace ATTNGRAD_PRECISION {
@@ -26,6 +27,9 @@ inline namespace ATTNGRAD_PRECISION {
 // The same of floating-point numbers, as Real. Integers are refused: see read_npy_tensor.
 inline Array read_npy(const std::filesystem::path& path) {
   const safetensors::Tensor tensor = read_npy_tensor(path);
+  if (!safetensors::is_floating(tensor.dtype))
+    throw FileError(text("npy: ", path.string(), ": holds ", safetensors::dtype_name(tensor.dtype),
+                         ", not floating-point numbers"));
   return array_of(safetensors::numbers(tensor), Shape(tensor.shape.begin(), tensor.shape.end()));
 }
 inline void write_npy(const Array& array, const std::filesystem::path& path) {

@@ -95,20 +95,23 @@ Variable affine(const Variable& x, Real scale, Real shift) {
 // ---- arithmetic -------------------------------------------------------------------------------
 
 Variable add(const Variable& a, const Variable& b) {
-  return record("add", binary(kernels::Binary::add, "add", a, b),  //
+  Variable y = binary(kernels::Binary::add, "add", a, b);
+  return record("add", std::move(y),  //
                 broadcast_edge(a, [](const Variable& g) { return g; }),
                 broadcast_edge(b, [](const Variable& g) { return g; }));
 }
 
 Variable subtract(const Variable& a, const Variable& b) {
-  return record("subtract", binary(kernels::Binary::subtract, "subtract", a, b),  //
+  Variable y = binary(kernels::Binary::subtract, "subtract", a, b);
+  return record("subtract", std::move(y),  //
                 broadcast_edge(a, [](const Variable& g) { return g; }),
                 broadcast_edge(b, [](const Variable& g) { return negate(g); }));
 }
 
 Variable multiply(const Variable& a, const Variable& b) {
+  Variable y = binary(kernels::Binary::multiply, "multiply", a, b);
   // each factor sees the gradient scaled by the other
-  return record("multiply", binary(kernels::Binary::multiply, "multiply", a, b),
+  return record("multiply", std::move(y),
                 broadcast_edge(a, [b = saved(b)](const Variable& g) { return chain(g, b()); }),
                 broadcast_edge(b, [a = saved(a)](const Variable& g) { return chain(g, a()); }));
 }
@@ -196,8 +199,9 @@ Variable share_of_larger(const Variable& a, const Variable& b) {
 }  // namespace
 
 Variable maximum(const Variable& a, const Variable& b) {
+  Variable y = binary(kernels::Binary::maximum, "maximum", a, b);
   return record(
-      "maximum", binary(kernels::Binary::maximum, "maximum", a, b),
+      "maximum", std::move(y),
       broadcast_edge(a, [a = saved(a), b = saved(b)](
                             const Variable& g) { return chain(g, share_of_larger(a(), b())); }),
       broadcast_edge(b, [a = saved(a), b = saved(b)](const Variable& g) {
@@ -206,8 +210,9 @@ Variable maximum(const Variable& a, const Variable& b) {
 }
 
 Variable minimum(const Variable& a, const Variable& b) {
+  Variable y = binary(kernels::Binary::minimum, "minimum", a, b);
   return record(
-      "minimum", binary(kernels::Binary::minimum, "minimum", a, b),
+      "minimum", std::move(y),
       broadcast_edge(a, [a = saved(a), b = saved(b)](
                             const Variable& g) { return chain(g, share_of_larger(b(), a())); }),
       broadcast_edge(b, [a = saved(a), b = saved(b)](const Variable& g) {
@@ -281,8 +286,9 @@ Variable sign(const Variable& x) {
 // ---- how gradients travel ---------------------------------------------------------------------
 
 Variable chain(const Variable& g, const Variable& slope) {
+  Variable y = binary(kernels::Binary::chain, "chain", g, slope);
   return record(
-      "chain", binary(kernels::Binary::chain, "chain", g, slope),
+      "chain", std::move(y),
       broadcast_edge(g, [slope = saved(slope)](const Variable& u) { return chain(u, slope()); }),
       broadcast_edge(slope, [g = saved(g)](const Variable& u) { return chain(u, g()); }));
 }

@@ -5,15 +5,27 @@
 #include <numeric>
 
 void check_sampling(const SamplingOptions& options) {
-  ag::check_argument(options.temperature >= 0, "sampling: temperature must not be negative, got ",
+  ag::check_argument(options.temperature >= 0 && std::isfinite(options.temperature),
+                     "sampling: temperature must be finite and not negative, got ",
                      options.temperature);
   ag::check_argument(options.top_p > 0 && options.top_p <= 1,
                      "sampling: top_p must be in (0, 1], got ", options.top_p);
 }
 
+// One that is not finite would leave no order to draw from; -infinity is a token that never comes.
+void check_logits(const ag::Real* logits, std::size_t count) {
+  bool any = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    ag::check_argument(logits[i] < INFINITY, "sampling: logit ", i, " is ", logits[i]);
+    any = any || logits[i] > -INFINITY;
+  }
+  ag::check_argument(any, "sampling: none of ", count, " logits is above -infinity");
+}
+
 std::int64_t sample_token(const ag::Real* logits, std::size_t count, const SamplingOptions& options,
                           ag::Rng& rng) {
   check_sampling(options);
+  check_logits(logits, count);
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::size_t kept = options.top_k == 0 ? count : std::min(options.top_k, count);
@@ -41,7 +53,7 @@ void continue_text(const ag::Transformer& model, std::vector<std::int64_t> token
                    const std::function<bool(std::int64_t)>& take) {
   ag::check_argument(!tokens.empty(), "continue_text: the prompt must not be empty");
   const std::size_t context = model.options.context;
-  ag::TransformerCache cache = model.make_cache(1);
+  ag::TransformerCache cache = model.make_cache(1, std::min(context, tokens.size() + count));
   std::size_t unread = std::min(tokens.size(), context);  // the last ones
   for (std::size_t i = 0; i < count; ++i) {
     if (cache.lengths()[0] + unread > context) {

@@ -14,15 +14,17 @@ struct SamplingOptions {
   double top_p = 1;          // of those, from the fewest that have this share of the probability
 };
 
-// Throws attngrad::ArgumentError for a temperature below 0 or a top_p outside of (0, 1].
+// Throws attngrad::ArgumentError for a temperature that is negative or not finite, and for a top_p
+// outside of (0, 1].
 void check_sampling(const SamplingOptions& options);
 
-// A token from `count` logits. Throws as check_sampling(). Source of top_p: Holtzman et al., "The
+// A token from `count` logits. Throws as check_sampling(), and for logits that are NaN, infinity or
+// all -infinity. Source of top_p: Holtzman et al., "The
 // curious case of neural text degeneration", arXiv:1904.09751.
 std::int64_t sample_token(const ag::Real* logits, std::size_t count, const SamplingOptions& options,
                           ag::Rng& rng);
 
-// Continues the prompt by `count` tokens, handing each to `take` as it comes, which ends it by
+// Continues the prompt by `count` tokens, or until `take`, which gets each as it comes, returns
 // false. The model reads each
 // token once, into a cache, and sees the last `context` tokens of the prompt; when the cache is
 // full it is cleared, and the model goes on from the last half of what it held.

@@ -1,5 +1,6 @@
 #include "examples/common/tokenizer.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <queue>
 
@@ -47,6 +48,9 @@ Tokenizer::Tokenizer(const std::string& path) {
   take<std::int32_t>(bytes, at, path);  // the longest piece: to size a buffer, which we need not
   while (at < bytes.size()) {
     scores_.push_back(take<float>(bytes, at, path));
+    if (std::isnan(scores_.back()))
+      throw ag::FileError(
+          ag::text("tokenizer: ", path, ": the score of token ", pieces_.size(), " is no number"));
     const auto length = take<std::int32_t>(bytes, at, path);
     if (length < 0 || std::size_t(length) > bytes.size() - at)
       throw ag::FileError(ag::text("tokenizer: ", path, ": token ", pieces_.size(), " has ", length,
@@ -93,7 +97,7 @@ std::vector<std::int64_t> Tokenizer::encode(const std::string& text) const {
   const auto look = [&](std::size_t left, std::size_t right) {
     const auto found =
         tokens_.find(pieces_[std::size_t(at[left])] + pieces_[std::size_t(at[right])]);
-    if (found != tokens_.end())
+    if (found != tokens_.end() && std::size_t(found->second) >= special + 256)
       pairs.push(
           {scores_[std::size_t(found->second)], left, right, at[left], at[right], found->second});
   };

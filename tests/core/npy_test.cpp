@@ -45,7 +45,7 @@ TEST_CASE("either byte order and either order of axes give the same numbers", "[
     REQUIRE(ag::read_npy_tensor(folder / name).bytes == x.bytes);
   ag::write_npy_tensor(x, folder / "again");
   REQUIRE(ag::read_npy_tensor(folder / "again").bytes == x.bytes);
-  REQUIRE_THROWS_WITH(ag::read_npy(folder / "little"), ContainsSubstring("I16"));
+  REQUIRE_THROWS_WITH(ag::read_npy(folder / "little"), ContainsSubstring("little: holds I16"));
 }
 
 TEST_CASE("a damaged .npy file is refused before its data is read", "[npy][errors]") {
@@ -63,8 +63,13 @@ TEST_CASE("a damaged .npy file is refused before its data is read", "[npy][error
   refused(npy(dictionary("<f4", "False", "(2,)"), four), "takes 8 bytes, the file holds 4");
   refused(npy(dictionary("<f4", "False", "(1,)"), four + four), "takes 4 bytes, the file holds 8");
   refused(npy(dictionary("<f4", "False", "(99999999999999, 99999999999999)"), four), "overflows");
-  refused(npy(dictionary("<f4", "False", "(-1,)"), four), "is no shape");
-  refused(npy(dictionary("<f4", "Maybe", "(1,)"), four), "no fortran_order");
+  refused(npy(dictionary("<f4", "False", "(-1,)"), four), "whole numbers, one is -1");
+  refused(npy(dictionary("<f4", "Maybe", "(1,)"), four), "fortran_order must be True or False");
+  refused(npy("{'descr': '<f4', 'shape': (1,)}\n", four), "has no fortran_order");
+  refused(npy("{'descr': '" + std::string(9000, 'a') + "'}\n", four), "of the type aaa");
+  std::string ones = "(";
+  for (int axis = 0; axis < 33; ++axis) ones += "1, ";
+  refused(npy(dictionary("<f4", "False", ones + ")"), four), "at most 32");
   for (const char* type : {"<c8", "<U3", "|O", "?f4", "<f16"})
     refused(npy(dictionary(type, "False", "(1,)"), four), ag::text("of the type ", type));
   REQUIRE_THROWS_WITH(ag::read_npy_tensor(folder / "absent"), ContainsSubstring("absent: "));

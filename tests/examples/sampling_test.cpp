@@ -88,6 +88,22 @@ TEST_CASE("top_p draws from the fewest tokens that have its share", "[sampling]"
   REQUIRE_THROWS_AS(drawn(1.5), ag::ArgumentError);
 }
 
+TEST_CASE("logits that leave nothing to draw are refused", "[sampling][errors]") {
+  ag::Rng rng(3);
+  constexpr Real infinity = std::numeric_limits<Real>::infinity();
+  for (const std::vector<Real>& logits :
+       {std::vector<Real>{0, std::numeric_limits<Real>::quiet_NaN()},
+        {infinity, 0},
+        {-infinity},
+        {}})
+    REQUIRE_THROWS_AS(
+        sample_token(logits.data(), logits.size(), {.temperature = 1, .top_p = 0.9}, rng),
+        ag::ArgumentError);
+  const std::vector<Real> one{-infinity, 0};
+  REQUIRE(sample_token(one.data(), 2, {.temperature = 1}, rng) == 1);
+  REQUIRE_THROWS_AS(sample_token(one.data(), 2, {.temperature = infinity}, rng), ag::ArgumentError);
+}
+
 TEST_CASE("writing on ends when its reader has enough", "[sampling]") {
   const ag::Transformer model = model_of(8);
   ag::Rng rng(9);

@@ -171,7 +171,13 @@ TEST_CASE("Hugging Face's names and config.json give the model that Meta's do", 
   refuses(R"(, "hidden_act": "gelu")", "hidden_act must be \"silu\", is \"gelu\"");
   refuses(R"(, "attention_bias": true)", "attention_bias must be false, is true");
   refuses(R"(, "head_dim": 8)", "head_dim must be");
-  refuses(R"(, "vocab_size": 1.5)", "the vocabulary must be a whole number from 1 on, got 1.5");
+  refuses(R"(, "vocab_size": 1.5)",
+          "the vocabulary must be a whole number from 1 to 2147483648, got 1.5");
+  refuses(R"(, "vocab_size": 12)", "embed_tokens.weight must be (12, 12), is (11, 12)");
+  refuses(R"(, "num_hidden_layers": 2000000000)", "2000000000 layers of 20 hidden numbers take");
+  refuses(R"(, "max_position_embeddings": 2000000000)", "the context must be");
+  refuses(R"(, "rope_parameters": {"rope_type": "llama3"})",
+          "rope_parameters must be null, is an object");
   refuses(R"(, "num_hidden_layers": "two")", "num_hidden_layers must be a number");
   refuses(R"(, "tie_word_embeddings": 1)", "tie_word_embeddings must be true or false");
   refuses(R"(, "rope_scaling": {"factor": 2})", "rope_scaling must be null");
