@@ -19,7 +19,7 @@ refuses() {
 }
 
 for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
-  translate_dates multi_token_attention attention_residuals generate train_transformer; do
+  translate_dates multi_token_attention attention_residuals train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done
@@ -140,7 +140,9 @@ refuses 2 "--rates" residuals --rates 0
 refuses 1 "cannot write" residuals --plot no_such_folder/x
 refuses 1 "missing, unreadable or empty" residuals --text no_such_file
 
+"$programs/generate" --help | grep -q -- --seed || fail "generate --help"
 refuses 2 "--model is required" "$programs/generate" --tokenizer none
+refuses 2 nonsense "$programs/generate" --model none --tokenizer none --nonsense
 refuses 1 "missing, unreadable or empty" "$programs/generate" --model none --tokenizer none
 echo broken >broken
 refuses 1 "broken ends at byte" "$programs/generate" --model none --tokenizer broken
