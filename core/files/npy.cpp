@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <sstream>
 #include <string_view>
 
 #include "core/files/atomic_file.hpp"
+#include "core/files/read_file.hpp"
 #include "core/files/safetensors_header.hpp"
 
 namespace attngrad {
@@ -141,16 +141,9 @@ Tensor read_stream(std::ifstream& in, std::uint64_t file_size, const std::string
 }  // namespace
 
 Tensor read_npy_tensor(const std::filesystem::path& path) {
-  try {
-    std::error_code error;
-    const std::uint64_t size = std::filesystem::file_size(path, error);
-    if (error) throw FileError(error.message());
-    std::ifstream in(path, std::ios::binary);
-    if (!in) throw FileError("cannot be opened");
+  return read_file("npy", path, [&](std::ifstream& in, std::uint64_t size) {
     return read_stream(in, size, path.stem().string());
-  } catch (const FileError& error) {
-    throw FileError(text("npy: ", path.string(), ": ", error.what()));
-  }
+  });
 }
 
 void write_npy_tensor(const Tensor& tensor, const std::filesystem::path& path) {

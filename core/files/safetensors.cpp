@@ -5,13 +5,13 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <unordered_set>
 
 #include "core/errors.hpp"
 #include "core/files/atomic_file.hpp"
+#include "core/files/read_file.hpp"
 #include "core/files/safetensors_header.hpp"
 
 namespace attngrad::safetensors {
@@ -162,18 +162,7 @@ const Tensor* File::find(const std::string& name) const {
   return nullptr;
 }
 
-File read(const std::filesystem::path& path) {
-  try {
-    std::error_code error;
-    const std::uint64_t size = std::filesystem::file_size(path, error);
-    if (error) throw FileError(error.message());
-    std::ifstream in(path, std::ios::binary);
-    if (!in) throw FileError("cannot be opened");
-    return read_stream(in, size);
-  } catch (const FileError& error) {
-    throw FileError(text("safetensors: ", path.string(), ": ", error.what()));
-  }
-}
+File read(const std::filesystem::path& path) { return read_file("safetensors", path, read_stream); }
 
 void write(const File& file, const std::filesystem::path& path) {
   check_may_write(file);

@@ -1,5 +1,6 @@
 #include "core/files/npy.hpp"
 
+#include "common/data.hpp"
 #include "common/temporary_folder.hpp"
 #include "common/test.hpp"
 
@@ -79,11 +80,8 @@ TEST_CASE("a damaged .npy file is refused before its data is read", "[npy][error
 }
 
 TEST_CASE("xtensor's own sample files: both byte orders and both orders of axes agree", "[npy]") {
-  const std::filesystem::path samples = std::filesystem::path(ATTNGRAD_DATA) / "xnpy_files";
-  if (!std::filesystem::exists(samples)) {
-    WARN("skipped: no folder " << samples << " (ATTNGRAD_DATA)");
-    return;
-  }
+  const std::filesystem::path samples = data_folder("xnpy_files");
+  if (!have_data(samples)) return;
   for (const std::string type : {"bool", "double", "int", "unsignedlong"}) {
     const st::Tensor x = ag::read_npy_tensor(samples / (type + ".le.npy"));
     REQUIRE(x.bytes.size() > 0);

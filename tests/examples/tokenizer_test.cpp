@@ -1,5 +1,6 @@
 #include "examples/common/tokenizer.hpp"
 
+#include "common/data.hpp"
 #include "common/temporary_folder.hpp"
 #include "common/test.hpp"
 #include "examples/common/sampling.hpp"
@@ -8,13 +9,7 @@
 
 namespace {
 
-const std::filesystem::path folder = std::filesystem::path(ATTNGRAD_DATA) / "llama2c";
-
-bool have_data() {
-  const bool there = std::filesystem::exists(folder / "tok512.bin");
-  if (!there) WARN("skipped: no tok512.bin in " << folder << " (ATTNGRAD_DATA)");
-  return there;
-}
+const std::filesystem::path folder = data_folder("llama2c");
 
 // The bytes of a vocabulary file: special tokens, the 256 bytes, and what is given.
 std::string vocabulary(const std::vector<std::pair<std::string, float>>& pieces) {
@@ -55,7 +50,7 @@ TEST_CASE("the best pair is joined first, the leftmost of equals", "[tokenizer]"
 }
 
 TEST_CASE("any bytes come back from their tokens", "[tokenizer]") {
-  if (!have_data()) return;
+  if (!have_data(folder / "tok512.bin")) return;
   const Tokenizer tokenizer(folder / "tok512.bin");
   REQUIRE(tokenizer.size() == 512);
   std::string every;
@@ -85,7 +80,7 @@ TEST_CASE("a damaged vocabulary is refused", "[tokenizer][errors]") {
 }
 
 TEST_CASE("stories260K writes 200 tokens greedily as llama2.c does, byte for byte", "[llama]") {
-  if (!have_data()) return;
+  if (!have_data(folder / "tok512.bin")) return;
   const Tokenizer tokenizer(folder / "tok512.bin");
   const ag::Transformer model = ag::load_llama(folder / "stories260K.safetensors");
   ag::Rng rng(1);

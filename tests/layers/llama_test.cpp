@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "common/data.hpp"
 #include "common/temporary_folder.hpp"
 #include "common/test.hpp"
 #include "core/files/npy.hpp"
@@ -13,14 +14,7 @@
 
 namespace {
 
-const std::filesystem::path folder = std::filesystem::path(ATTNGRAD_DATA) / "llama2c";
-
-// Whether the files are there; they are not in the tree.
-bool have_data() {
-  const bool there = std::filesystem::exists(folder / "stories260K.safetensors");
-  if (!there) WARN("skipped: no stories260K.safetensors in " << folder << " (ATTNGRAD_DATA)");
-  return there;
-}
+const std::filesystem::path folder = data_folder("llama2c");
 
 // The 49 tokens that llama2.c writes greedily, the first being the start of a text.
 std::vector<std::int64_t> greedy_tokens() {
@@ -52,7 +46,7 @@ double largest_relative(const Real* a, const std::vector<double>& b) {
 
 TEST_CASE("stories260K: logits, loss and the gradients of all 47 tensors with every kernel",
           "[llama]") {
-  if (!have_data()) return;
+  if (!have_data(folder / "stories260K.safetensors")) return;
   const ag::AttentionKernel kernel = GENERATE(ag::AttentionKernel(ag::composed_attention),
                                               ag::fused_attention, ag::flash_attention);
   const ag::Transformer model = ag::load_llama(folder / "stories260K.safetensors", kernel);
@@ -87,7 +81,7 @@ TEST_CASE("stories260K: logits, loss and the gradients of all 47 tensors with ev
 }
 
 TEST_CASE("stories260K: greedy decoding from its cache writes llama2.c's tokens", "[llama]") {
-  if (!have_data()) return;
+  if (!have_data(folder / "stories260K.safetensors")) return;
   const ag::Transformer model = ag::load_llama(folder / "stories260K.safetensors");
   const std::vector<std::int64_t> tokens = greedy_tokens();
   ag::TransformerCache cache = model.make_cache(1);
@@ -99,7 +93,7 @@ TEST_CASE("stories260K: greedy decoding from its cache writes llama2.c's tokens"
 }
 
 TEST_CASE("a model saved under our names loads like the file it came from", "[llama]") {
-  if (!have_data()) return;
+  if (!have_data(folder / "stories260K.safetensors")) return;
   const TemporaryFolder there;
   const ag::Transformer model = ag::load_llama(folder / "stories260K.safetensors");
   ag::save(ag::parameters(model), there / "ours");
