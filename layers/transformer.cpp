@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/ops/reduce.hpp"
 #include "core/ops/shape.hpp"
 
 namespace attngrad {
@@ -185,11 +186,17 @@ Variable Transformer::through_blocks(Variable x, const Attend& attend, Rng* rng)
   return within(*this, *residuals, [&](const auto&) { return sources.result(); });
 }
 
+Variable Transformer::embedded(const Indices& tokens) const {
+  const Variable x = within(*this, token_embedding)(tokens);
+  return tokens.dimension() == 3 ? sum(x, {2}) : x;
+}
+
 Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
-  check_shape(tokens.dimension() == 2 && tokens.shape()[1] <= options.context,
-              "Transformer: tokens must be (batch, time) with time at most ", options.context,
-              ", got ", tokens.shape());
-  Variable x = within(*this, token_embedding)(tokens);
+  check_shape(
+      (tokens.dimension() == 2 || tokens.dimension() == 3) && tokens.shape()[1] <= options.context,
+      "Transformer: tokens must be (batch, time) or (batch, time, parts) with time at most ",
+      options.context, ", got ", tokens.shape());
+  Variable x = embedded(tokens);
   if (position_embedding) {
     const auto time = std::ptrdiff_t(tokens.shape()[1]);
     x = x + slice(position_embedding->weight, 0, {.start = 0, .stop = time});

@@ -5,6 +5,7 @@
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
 #include "layers/feed_forward.hpp"
+#include "layers/less_is_more.hpp"
 #include "layers/normalization.hpp"
 #include "layers/residual/attention_residuals.hpp"
 #include "layers/transformer_cache.hpp"
@@ -102,6 +103,7 @@ struct TransformerOptions {
 
 // Tokens to logits of the next token, each position seeing itself and those before it.
 //   tokens: (batch, time), time <= context; logits: (batch, time, vocabulary)
+// Tokens (batch, time, parts) put several at each place: their vectors are added up.
 // Weights start normal with standard deviation `deviation`, those that feed a residual sum with
 // deviation / sqrt(2 layers); biases at 0, gains at 1 (Radford et al., "Language models are
 // unsupervised multitask learners", 2019). With RMS norms, rotary positions, fewer key heads and a
@@ -129,17 +131,26 @@ struct Transformer : Layer {
   // ArgumentError for no rows and for a capacity of 0 or above the context.
   TransformerCache make_cache(std::size_t batch,
                               std::optional<std::size_t> capacity = std::nullopt) const;
+  // The same for rows without end: once it is full, each new token takes the place of the oldest
+  // behind the first `sinks`, and positions are those of the slots, so none is above what the model
+  // has learned. Tokens that need such places come one at a time; places that were taken stay so if
+  // a call throws. Throws ArgumentError too for learned positions, which are in the keys for good,
+  // for multi-token attention, and unless sinks are below the capacity. Source: Xiao et al.,
+  // arXiv:2309.17453 (StreamingLLM), section 3.2.
+  TransformerCache make_streaming_cache(std::size_t batch, std::size_t capacity,
+                                        std::size_t sinks = 4) const;
   // The logits of new tokens, which follow those in the cache and are in it afterwards: what a call
   // with the whole sequences gives in their places, without dropout. tokens: (batch, new), any
   // number of new ones from 1 on, so a prompt may come in pieces; logits: (batch, new, vocabulary).
   // Rows of different lengths are padded at their ends: of row b the first counts[b] tokens are
   // new, by default all, maybe none; the others may be any of the vocabulary, and their logits mean
-  // nothing.
+  // nothing. less_is_more: where one new token of each row reads what it says (less_is_more.hpp).
   // A call that throws leaves the cache as it was: TapeError while a Tape records, for there is no
   // gradient; ArgumentError where room is short; ShapeError for another batch.
-  Variable decode(const Indices& tokens, TransformerCache& cache) const;
+  Variable decode(const Indices& tokens, TransformerCache& cache,
+                  LessIsMore* less_is_more = nullptr) const;
   Variable decode(const Indices& tokens, const std::vector<std::size_t>& counts,
-                  TransformerCache& cache) const;
+                  TransformerCache& cache, LessIsMore* less_is_more = nullptr) const;
 
   void visit(auto&& f) {
     f("token_embedding", token_embedding);
@@ -152,9 +163,12 @@ struct Transformer : Layer {
 
  private:
   // attend: also told which block it is for
+  TransformerCache make_cache_of(std::size_t batch, std::size_t capacity,
+                                 std::optional<std::size_t> sinks) const;
   using Attend =
       std::function<Variable(std::size_t block, const MultiHeadAttention&, const Variable& x)>;
   Variable through_blocks(Variable x, const Attend& attend, Rng* rng) const;
+  Variable embedded(const Indices& tokens) const;
   Variable to_logits(const Variable& x) const;
 };
 

@@ -31,6 +31,7 @@ class TransformerCache {
   friend struct Transformer;
   TransformerCache(std::size_t batch, std::size_t capacity)
       : capacity_(capacity), lengths_(batch, 0) {}
+  void make_room(const std::vector<std::size_t>& counts);  // in a streaming cache
 
   std::size_t capacity_;
   std::vector<std::size_t> lengths_;  // those of every layer, between calls

@@ -35,57 +35,105 @@ struct Pieces {
   Real* sum(std::size_t place) { return sums.data() + place * width; }
 };
 
-// One piece of keys, of one batch row and head of keys, for the query heads that share it.
+// What is read, and what is handed out beside the output.
+struct Work {
+  const AttentionInputs& in;
+  const AttentionCall& call;
+  const TokenSets* sets = nullptr;  // or null: all keys
+  Real* scores = nullptr;           // or null: (batch, heads, keys)
+
+  // How many query heads in a row read the same keys at once.
+  std::size_t together() const { return sets == nullptr || sets->shared() ? in.group() : 1; }
+  std::size_t most_keys() const {
+    if (sets == nullptr) return call.sizes().keys;
+    std::size_t most = 0;
+    for (std::size_t row = 0; row < sets->rows(); ++row)
+      for (std::size_t i = 0; i < sets->per_row(); ++i)
+        most = std::max(most, sets->of(row, i).size());
+    return most;
+  }
+};
+
+// The keys of one piece, as runs of neighbours, that lie within `seen`.
+std::vector<KeyRange> runs_of(const Work& work, std::size_t batch, std::size_t head,
+                              std::size_t piece, KeyRange seen) {
+  const std::size_t first = piece * decode_keys;
+  if (work.sets == nullptr) {
+    const std::size_t begin = std::max(seen.begin, first),
+                      end = std::min(seen.end, first + decode_keys);
+    return begin < end ? std::vector<KeyRange>{{begin, end}} : std::vector<KeyRange>{};
+  }
+  std::vector<KeyRange> runs;
+  const TokenSet& set = work.sets->of(batch, head);
+  for (std::size_t i = first; i < std::min(set.size(), first + decode_keys); ++i) {
+    if (set[i] < seen.begin || set[i] >= seen.end) continue;
+    if (!runs.empty() && runs.back().end == set[i])
+      ++runs.back().end;
+    else
+      runs.push_back({set[i], set[i] + 1});
+  }
+  return runs;
+}
+
+// One piece of keys, of one batch row, for query heads in a row that share a head of keys.
 class Piece {
  public:
-  Piece(const AttentionInputs& in, const AttentionCall& call, std::size_t batch,
-        std::size_t key_head, std::size_t piece)
-      : in_(in),
-        call_(call),
+  Piece(const Work& work, std::size_t batch, std::size_t first_head, std::size_t piece)
+      : work_(work),
         batch_(batch),
-        first_head_(key_head * in.group()),
-        k_(head_view(in.k, batch, key_head)),
-        v_(head_view(in.v, batch, key_head)),
-        seen_(call.mask.keys(batch, 0)) {
-    seen_.begin = std::max(seen_.begin, piece * decode_keys);
-    seen_.end = std::max(seen_.begin, std::min(seen_.end, (piece + 1) * decode_keys));
+        first_head_(first_head),
+        piece_(piece),
+        k_(head_view(work.in.k, batch, first_head / work.in.group())),
+        v_(head_view(work.in.v, batch, first_head / work.in.group())),
+        runs_(runs_of(work, batch, first_head, piece, work.call.mask.keys(batch, 0))) {
+    for (const KeyRange& run : runs_) count_ += run.end - run.begin;
+    for (std::size_t i = 0; i < work.together() && count_ > 0; ++i)
+      all_visible_ = all_visible_ && work.call.mask.look(place(
+                                         i, runs_.front().begin,
+                                         runs_.back().end - runs_.front().begin)) == Visible::all;
   }
 
-  void run(Pieces& out, std::size_t piece) const {
-    Array room = uninitialized({in_.group(), decode_keys});
-    for_blocks([&](std::size_t first, std::size_t keys) {
-      for (std::size_t i = 0; i < in_.group(); ++i)
-        score(i, first, keys, room.data() + i * decode_keys + (first - seen_.begin));
+  void run(Pieces& out) const {
+    if (count_ == 0) return;
+    const std::size_t heads = work_.together();
+    Array room = uninitialized({heads, decode_keys});
+    for_blocks([&](std::size_t first, std::size_t keys, std::size_t at) {
+      for (std::size_t i = 0; i < heads; ++i)
+        score(i, first, keys, room.data() + i * decode_keys + at);
     });
-    for (std::size_t i = 0; i < in_.group(); ++i) {
+    for (std::size_t i = 0; i < heads; ++i) {
       Real* scores = room.data() + i * decode_keys;
-      const std::size_t count = seen_.end - seen_.begin, place = place_of(out, i, piece);
-      const Real top = kernels::vector_kernels<Real>().max(scores, count);
+      const std::size_t place = place_of(out, i);
+      const Real top = kernels::vector_kernels<Real>().max(scores, count_);
       if (top == nothing) continue;
       out.top[place] = top;
-      out.total[place] = rows().powers(scores, top, count);
+      out.total[place] = rows().powers(scores, top, count_);
     }
-    for_blocks([&](std::size_t first, std::size_t keys) {
-      for (std::size_t i = 0; i < in_.group(); ++i) {
-        const std::size_t place = place_of(out, i, piece);
+    for_blocks([&](std::size_t first, std::size_t keys, std::size_t at) {
+      for (std::size_t i = 0; i < heads; ++i) {
+        const std::size_t place = place_of(out, i);
         if (out.top[place] == nothing) continue;
-        add_values(i, first, keys, room.data() + i * decode_keys + (first - seen_.begin),
-                   out.sum(place));
+        add_values(i, first, keys, room.data() + i * decode_keys + at, out.sum(place));
       }
     });
   }
 
  private:
-  // Calls f(first, keys) for blocks that the score steps take and that stay near the processor
-  // while the heads of a group pass over them.
+  // Calls f(first key, keys, how many came before) for blocks that the score steps take and that
+  // stay near the processor while the heads of a group pass over them.
   template <class F>
   void for_blocks(F&& f) const {
-    for (std::size_t first = seen_.begin; first < seen_.end; first += score_block_side)
-      f(first, std::min(score_block_side, seen_.end - first));
+    std::size_t at = 0;
+    for (const KeyRange& run : runs_)
+      for (std::size_t first = run.begin; first < run.end; first += score_block_side) {
+        const std::size_t keys = std::min(score_block_side, run.end - first);
+        f(first, keys, at);
+        at += keys;
+      }
   }
 
-  std::size_t place_of(const Pieces& out, std::size_t i, std::size_t piece) const {
-    return out.place(batch_ * call_.sizes().heads + first_head_ + i, piece);
+  std::size_t place_of(const Pieces& out, std::size_t i) const {
+    return out.place(batch_ * work_.call.sizes().heads + first_head_ + i, piece_);
   }
 
   ScorePlace place(std::size_t i, std::size_t first, std::size_t keys) const {
@@ -93,12 +141,18 @@ class Piece {
   }
 
   void score(std::size_t i, std::size_t first, std::size_t keys, Real* scores) const {
-    const Real* q = in_.q.array.value().data() + in_.q.at(batch_, first_head_ + i);
-    rows().dots(q, k_.data + first * k_.stride, k_.stride, keys, k_.width, call_.scale, scores);
+    const Heads& queries = work_.in.q;
+    const Real* q = queries.array.value().data() + queries.at(batch_, first_head_ + i);
+    rows().dots(q, k_.data + first * k_.stride, k_.stride, keys, k_.width, work_.call.scale,
+                scores);
     const ScorePlace at = place(i, first, keys);
-    if (!call_.steps.empty()) run_steps(at, scores);
-    if (call_.mask.look(at) != Visible::all)
-      call_.mask.overwrite_hidden(ScoreBlock<Real>{at, scores, keys, 1}, nothing);
+    if (!work_.call.steps.empty()) run_steps(at, scores);
+    if (!all_visible_)
+      work_.call.mask.overwrite_hidden(ScoreBlock<Real>{at, scores, keys, 1}, nothing);
+    const AttentionSizes& s = work_.call.sizes();
+    if (work_.scores != nullptr)
+      std::copy_n(scores, keys,
+                  work_.scores + (batch_ * s.heads + first_head_ + i) * s.keys + first);
   }
 
   // A score step takes queries side by side, a vector of them for each key.
@@ -106,8 +160,8 @@ class Piece {
     constexpr std::size_t lanes = kernels::tile_lanes;
     Real spread[score_block_side * lanes] = {};
     for (std::size_t j = 0; j < at.keys; ++j) spread[j * lanes] = scores[j];
-    for (const auto& step : call_.steps)
-      step->forward(call_.sizes(), ScoreBlock<Real>{at, spread, 1, lanes});
+    for (const auto& step : work_.call.steps)
+      step->forward(work_.call.sizes(), ScoreBlock<Real>{at, spread, 1, lanes});
     for (std::size_t j = 0; j < at.keys; ++j) scores[j] = spread[j * lanes];
   }
 
@@ -115,7 +169,7 @@ class Piece {
                   Real* sum) const {
     const Real* values = v_.data + first * v_.stride;
     // a product with 0 is 0 only beside finite numbers; a hidden key must add nothing in any case
-    if (call_.mask.look(place(i, first, keys)) == Visible::all ||
+    if (all_visible_ || work_.call.mask.look(place(i, first, keys)) == Visible::all ||
         kernels::tile_kernels<Real>().all_finite(values, v_.stride, keys, v_.width))
       return rows().add_rows(weights, values, v_.stride, keys, v_.width, sum);
     for (std::size_t j = 0; j < keys; ++j)
@@ -123,11 +177,12 @@ class Piece {
         rows().add_rows(weights + j, values + j * v_.stride, v_.stride, 1, v_.width, sum);
   }
 
-  const AttentionInputs& in_;
-  const AttentionCall& call_;
-  std::size_t batch_, first_head_;
+  const Work& work_;
+  std::size_t batch_, first_head_, piece_;
   kernels::HeadView<const Real> k_, v_;
-  KeyRange seen_;
+  std::vector<KeyRange> runs_;
+  std::size_t count_ = 0;    // of their keys
+  bool all_visible_ = true;  // to each of the heads
 };
 
 // The output of one head from its pieces; returns its log-sum-exp.
@@ -152,32 +207,64 @@ Real merge(Pieces& pieces, std::size_t head, Real sink, Real* y) {
   return top + Real(std::log(total));
 }
 
-}  // namespace
-
-AttentionOutput decode_attention(const AttentionInputs& in, const AttentionOptions& options) {
+AttentionCall prepare(const AttentionInputs& in, const AttentionOptions& options) {
   check_shape(in.q.length == 1, "decode_attention: takes one query in each row, got ", in.q.length);
   if (recording())
     throw TapeError("decode_attention: has no gradient, so it may not run while a Tape records");
   check_argument(options.rng == nullptr || options.dropout == 0,
                  "decode_attention: drops no weights, got dropout ", options.dropout);
-  const AttentionCall call = prepare_attention(in, options);
-  const AttentionSizes& s = call.sizes();
-  Pieces pieces(s.batch * s.heads, s.keys, in.v.width);
-  const std::size_t of_row = in.k.heads * pieces.per_head;
+  return prepare_attention(in, options);
+}
+
+AttentionOutput decode(const Work& work) {
+  const AttentionInputs& in = work.in;
+  const AttentionSizes& s = work.call.sizes();
+  Pieces pieces(s.batch * s.heads, work.most_keys(), in.v.width);
+  const std::size_t together = work.together(), of_row = s.heads / together * pieces.per_head;
   parallel_for(
       s.batch * of_row,
       [&](std::size_t task) {
-        const std::size_t piece = task % pieces.per_head;
-        Piece(in, call, task / of_row, task % of_row / pieces.per_head, piece).run(pieces, piece);
+        const std::size_t first_head = task % of_row / pieces.per_head * together;
+        Piece(work, task / of_row, first_head, task % pieces.per_head).run(pieces);
       },
-      2 * double(s.batch * s.heads * s.keys) * double(in.k.width + in.v.width));
+      2 * double(s.batch * s.heads * work.most_keys()) * double(in.k.width + in.v.width));
   Array y = uninitialized({s.batch, 1, s.heads * in.v.width});
   Array log_sum_exp = uninitialized({s.batch, s.heads, 1});
   for (std::size_t head = 0; head < s.batch * s.heads; ++head) {
-    const Real sink = call.sink ? call.sink->value().data()[head % s.heads] : nothing;
+    const Real sink = work.call.sink ? work.call.sink->value().data()[head % s.heads] : nothing;
     log_sum_exp.data()[head] = merge(pieces, head, sink, y.data() + head * in.v.width);
   }
   return {Variable(std::move(y)), std::move(log_sum_exp)};
+}
+
+}  // namespace
+
+AttentionOutput decode_attention(const AttentionInputs& in, const AttentionOptions& options) {
+  const AttentionCall call = prepare(in, options);
+  return decode({.in = in, .call = call});
+}
+
+ScoredAttention decode_with_scores(const AttentionInputs& in, const AttentionOptions& options) {
+  const AttentionCall call = prepare(in, options);
+  Array scores({call.sizes().batch, call.sizes().heads, call.sizes().keys}, nothing);
+  AttentionOutput attention = decode({.in = in, .call = call, .scores = scores.data()});
+  return {std::move(attention), std::move(scores)};
+}
+
+AttentionOutput sparse_decode_attention(const AttentionInputs& in, const AttentionOptions& options,
+                                        const TokenSets& sets) {
+  const AttentionCall call = prepare(in, options);
+  const AttentionSizes& s = call.sizes();
+  check_shape(sets.rows() == s.batch && (sets.shared() || sets.per_row() == s.heads),
+              "sparse_decode_attention: needs a set for each of ", s.batch,
+              " rows, or for each of their ", s.heads, " heads, got ", sets.per_row(),
+              " for each of ", sets.rows(), " rows");
+  for (std::size_t row = 0; row < s.batch; ++row)
+    for (std::size_t i = 0; i < sets.per_row(); ++i)
+      check_shape(sets.of(row, i).empty() || sets.of(row, i).back() < s.keys,
+                  "sparse_decode_attention: tokens are below ", s.keys, ", got ",
+                  sets.of(row, i).empty() ? 0 : sets.of(row, i).back());
+  return decode({.in = in, .call = call, .sets = &sets});
 }
 
 }  // namespace ATTNGRAD_PRECISION

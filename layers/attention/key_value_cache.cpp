@@ -13,6 +13,8 @@ const KeyValueCacheOptions& checked(const KeyValueCacheOptions& o) {
       o.batch > 0 && o.heads > 0 && o.capacity > 0 && o.key_width > 0 && o.value_width > 0,
       "KeyValueCache: batch, heads, capacity and widths must be positive, got ", o.batch, ", ",
       o.heads, ", ", o.capacity, ", ", o.key_width, " and ", o.value_width);
+  check_argument(o.sinks.value_or(0) < o.capacity, "KeyValueCache: sinks must be fewer than the ",
+                 o.capacity, " slots, got ", o.sinks.value_or(0));
   return o;
 }
 
@@ -58,6 +60,32 @@ std::size_t KeyValueCache::bytes() const {
 
 void KeyValueCache::check_room(const std::vector<std::size_t>& counts) const {
   attngrad::check_room("KeyValueCache", lengths_, counts, options_.capacity);
+}
+
+void KeyValueCache::make_room(const std::vector<std::size_t>& counts) {
+  if (!options_.sinks) return;
+  check_argument(counts.size() == lengths_.size(), "KeyValueCache: needs a count for each of ",
+                 lengths_.size(), " rows, got ", counts.size());
+  for (std::size_t row = 0; row < counts.size(); ++row)
+    check_argument(counts[row] <= std::max<std::size_t>(1, options_.capacity - lengths_[row]),
+                   "KeyValueCache: a streaming cache for ", options_.capacity, " tokens holds ",
+                   lengths_[row], " in row ", row, " and takes ", counts[row],
+                   " more one at a time only");
+  for (std::size_t row = 0; row < counts.size(); ++row)
+    if (lengths_[row] + counts[row] > options_.capacity) drop_oldest(row);
+}
+
+void KeyValueCache::drop_oldest(std::size_t row) {
+  const auto move_up = [&](Variable& x, std::size_t width) {
+    for (std::size_t head = 0; head < options_.heads; ++head) {
+      Real* slots = x.edit().data() + (row * options_.heads + head) * options_.capacity * width;
+      std::copy(slots + (*options_.sinks + 1) * width, slots + lengths_[row] * width,
+                slots + *options_.sinks * width);
+    }
+  };
+  move_up(keys_, options_.key_width);
+  move_up(values_, options_.value_width);
+  --lengths_[row];
 }
 
 void KeyValueCache::append(const Heads& keys, const Heads& values,

@@ -17,15 +17,19 @@ struct KeyValueCacheOptions {
   std::size_t heads;     // of keys and values
   std::size_t capacity;  // the most tokens of a row
   std::size_t key_width, value_width;  // of each head
+  // Of a streaming cache: how many first tokens of a row stay when the others go for new ones.
+  std::optional<std::size_t> sinks = {};
 };
 
 // Keys are (batch, heads, capacity, key_width), values (batch, heads, capacity, value_width): each
-// head lies in one piece. Slot t of a row holds its token t, the key after rotary positions. All
-// memory is taken at once. A failed call changes nothing. Caches move but do not copy; fork()
-// copies.
+// head lies in one piece. Slot t of a row holds its token t, the key after rotary positions. In a
+// streaming cache tokens move to lower slots as older ones go, and keys are held before rotary
+// positions, which are those of the slots (Xiao et al., "Efficient streaming language models with
+// attention sinks", arXiv:2309.17453, section 3.2). All memory is taken at once. A failed call
+// changes nothing. Caches move but do not copy; fork() copies.
 class KeyValueCache {
  public:
-  // Throws ArgumentError for a size of 0.
+  // Throws ArgumentError for a size of 0, and for sinks that leave no slot to others.
   explicit KeyValueCache(const KeyValueCacheOptions& options);
   KeyValueCache(KeyValueCache&&) = default;
   KeyValueCache& operator=(KeyValueCache&&) = default;
@@ -38,6 +42,10 @@ class KeyValueCache {
   // Of all it holds, written or not.
   std::size_t bytes() const;
 
+  // Of a streaming cache that is full: each row that gets a token loses the oldest behind its
+  // sinks. Throws ArgumentError for rows that get several and have no room for them, which must
+  // come one at a time. Does nothing to another cache.
+  void make_room(const std::vector<std::size_t>& counts);
   // Throws ArgumentError unless there is a count for each row and room for that many more tokens.
   void check_room(const std::vector<std::size_t>& counts) const;
   // Writes the first counts[b] keys and values of row b behind those that are there. keys: (batch,
@@ -66,6 +74,7 @@ class KeyValueCache {
 
  private:
   Heads view(const Variable& array, std::size_t width) const;
+  void drop_oldest(std::size_t row);
   void cut_token_rows();
 
   KeyValueCacheOptions options_;

@@ -56,8 +56,11 @@ struct MultiHeadAttention : Layer {
   MultiHeadAttention(const MultiHeadAttentionOptions& options, Rng& rng);
   Variable operator()(const Variable& x, const Mask& mask = {}, Rng* rng = nullptr) const;
 
-  // A cache of this layer's keys and values for so many rows of up to `capacity` tokens.
-  KeyValueCache make_cache(std::size_t batch, std::size_t capacity) const;
+  // A cache of this layer's keys and values for so many rows of up to `capacity` tokens; with
+  // `sinks` a streaming one, which goes on for ever with that many first tokens and the last ones
+  // (key_value_cache.hpp). Throws ArgumentError for multi-token attention with sinks.
+  KeyValueCache make_cache(std::size_t batch, std::size_t capacity,
+                           std::optional<std::size_t> sinks = std::nullopt) const;
   // The outputs of new tokens, which attend to those in the cache and to each other, and are in it
   // afterwards: what a call with the whole sequence and the same mask gives in their places. x:
   // (batch, new, width) with any number of new tokens from 1 on; y shaped like it. Of row b the
@@ -71,6 +74,10 @@ struct MultiHeadAttention : Layer {
   Variable decode(const Variable& x, KeyValueCache& cache, const Mask& mask = causal()) const;
   Variable decode(const Variable& x, const std::vector<std::size_t>& counts, KeyValueCache& cache,
                   const Mask& mask = causal()) const;
+  // The same with another kernel for this call, or none (null). Throws ArgumentError where
+  // multi-token attention has taken the kernel's place.
+  Variable decode(const Variable& x, const std::vector<std::size_t>& counts, KeyValueCache& cache,
+                  const Mask& mask, const AttentionKernel& kernel) const;
 
   void visit(auto&& f) {
     f("qkv", qkv);

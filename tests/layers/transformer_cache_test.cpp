@@ -239,3 +239,62 @@ TEST_CASE("decoded logits have the same bits at 1, 2, 3 and 8 threads", "[cache]
     REQUIRE(same_bits(decode(threads), expected));
   }
 }
+
+TEST_CASE("a streaming cache sees the first tokens and the last ones, at the places of its slots",
+          "[cache]") {
+  // with one layer keys are made of single tokens, so what is kept says all about what is seen
+  for (auto [name, options] : every_scheme()) {
+    if (options.positions == ag::Positions::learned) continue;
+    options.layers = 1;
+    const ag::Transformer model = model_of(options);
+    const ag::Indices tokens = drawn({2, 30});
+    ag::TransformerCache cache = model.make_streaming_cache(2, 7, 2);
+    const Variable prompt = model.decode(times(tokens, 0, 5), cache);
+    require_close(prompt.value(), numbers(model(times(tokens, 0, 5)).value()),
+                  tolerance(1e-12, 5e-5));
+    for (std::size_t step = 5; step < 30; ++step) {
+      CAPTURE(name, step);
+      const Variable logits = model.decode(times(tokens, step, step + 1), cache);
+      const std::size_t first = step < 7 ? 2 : step - 4;  // behind the sinks
+      ag::Indices kept = ag::Indices::from_shape({2, 2 + step + 1 - first});
+      for (std::size_t row = 0; row < 2; ++row) {
+        std::int64_t* to = kept.data() + row * kept.shape()[1];
+        std::copy_n(tokens.data() + row * 30, 2, to);
+        std::copy(tokens.data() + row * 30 + first, tokens.data() + row * 30 + step + 1, to + 2);
+      }
+      const Variable whole = model(kept);
+      require_close(logits.value(), numbers(ag::slice(whole, 1, {.start = -1}).value()),
+                    tolerance(1e-12, 5e-5));
+    }
+    REQUIRE(cache.lengths() == Counts{7, 7});
+  }
+}
+
+TEST_CASE("rows of a streaming cache fill at their own times, and whole pieces need room",
+          "[cache]") {
+  Options options = small();
+  options.positions = ag::Positions::rotary;
+  const ag::Transformer model = model_of(options);
+  const ag::Indices tokens = drawn({2, 12});
+  ag::TransformerCache both = model.make_streaming_cache(2, 6, 1),
+                       alone = model.make_streaming_cache(1, 6, 1);
+  model.decode(times(tokens, 0, 6), {6, 2}, both);
+  const auto second_row = [&](std::size_t start, std::size_t stop) {
+    ag::Indices row = ag::Indices::from_shape({1, stop - start});
+    std::copy(tokens.data() + 12 + start, tokens.data() + 12 + stop, row.data());
+    return row;
+  };
+  model.decode(second_row(0, 2), alone);
+  for (std::size_t step = 6; step < 12; ++step) {
+    const Array y = model.decode(times(tokens, step, step + 1), both).value();
+    require_close(model.decode(second_row(step, step + 1), alone).value(),
+                  {y.data() + 11, y.data() + 22}, tolerance(1e-12, 5e-5));
+  }
+  REQUIRE(both.lengths() == Counts{6, 6});
+  REQUIRE_THROWS_WITH(model.decode(times(tokens, 0, 2), both),
+                      ContainsSubstring("takes 2 more one at a time only"));
+  REQUIRE_THROWS_WITH(model_of(small()).make_streaming_cache(1, 6),
+                      ContainsSubstring("learned positions"));
+  REQUIRE_THROWS_WITH(model.make_streaming_cache(1, 6, 6),
+                      ContainsSubstring("sinks must be fewer"));
+}
