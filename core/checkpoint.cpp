@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -128,16 +130,55 @@ Array to_array(const std::vector<Piece>& pieces, const Shape& shape) {
 
 }  // namespace
 
+namespace {
+
+// Rows [first, last) of a variable as a tensor.
+Tensor rows_of(const std::string& name, const Variable& x, std::size_t first, std::size_t last) {
+  safetensors::Sizes shape(x.shape().begin(), x.shape().end());
+  const std::size_t row = shape.empty() || shape[0] == 0 ? x.size() : x.size() / shape[0];
+  if (!shape.empty()) shape[0] = last - first;
+  const auto* bytes = reinterpret_cast<const std::byte*>(x.value().data());
+  return {name,
+          real_dtype,
+          shape,
+          {bytes + first * row * sizeof(Real), bytes + last * row * sizeof(Real)}};
+}
+
+// The names that the rows of a variable go by, by first row.
+using NamedRows = std::map<std::size_t, std::string>;
+
+void add_tensors(const Parameters::Entry& entry, const NamedRows& names,
+                 std::vector<Tensor>& tensors) {
+  const std::size_t rows = entry.value.rank() == 0 ? 1 : entry.value.size(0);
+  if (names.empty()) {
+    tensors.push_back(rows_of(entry.name, entry.value, 0, rows));
+    return;
+  }
+  check_argument(names.begin()->first == 0 && (names.size() == 1 || names.rbegin()->first < rows),
+                 "save: the tensors of ", entry.name, " must begin at rows from 0 to ", rows,
+                 ", got ", names.begin()->first, " to ", names.rbegin()->first);
+  for (auto at = names.begin(); at != names.end(); ++at) {
+    const auto next = std::next(at);
+    tensors.push_back(
+        rows_of(at->second, entry.value, at->first, next == names.end() ? rows : next->first));
+  }
+}
+
+}  // namespace
+
 void save(const Parameters& parameters, const std::filesystem::path& path,
           const safetensors::Metadata& metadata) {
+  save(parameters, path, metadata, {});
+}
+
+void save(const Parameters& parameters, const std::filesystem::path& path,
+          const safetensors::Metadata& metadata, const std::vector<Placement>& names) {
+  std::vector<NamedRows> named(parameters.size());
+  for (const Placement& p : names)
+    named[parameters.place(p.variable)].emplace(p.first_row, p.tensor);
   safetensors::File file{{}, metadata};
-  for (const auto& [name, x] : parameters) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(x.value().data());
-    file.tensors.push_back({name,
-                            real_dtype,
-                            {x.shape().begin(), x.shape().end()},
-                            {bytes, bytes + x.size() * sizeof(Real)}});
-  }
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    add_tensors(parameters[i], named[i], file.tensors);
   safetensors::write(file, path);
 }
 

@@ -49,6 +49,12 @@ inline namespace ATTNGRAD_PRECISION {
 // replaced as a whole. Throws FileError if it cannot be written; the old file is then as it was.
 void save(const Parameters& parameters, const std::filesystem::path& path,
           const safetensors::Metadata& metadata = {});
+// The same with variables under other names, or cut by rows into tensors of their own: each from
+// its first row to that of the next. Of two tensors of the same rows the first is written. Throws
+// ArgumentError for a placement of a variable that is not in the list, and where no tensor begins
+// at row 0 or one begins behind the last.
+void save(const Parameters& parameters, const std::filesystem::path& path,
+          const safetensors::Metadata& metadata, const std::vector<Placement>& names);
 
 // Replaces the values of all variables with those of the file. F64, F32, F16 and BF16 convert to
 // Real; from F64 to float is reported. A tied variable may be in the file under any of its names,

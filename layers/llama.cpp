@@ -4,6 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/files/atomic_file.hpp"
+
 namespace attngrad {
 inline namespace ATTNGRAD_PRECISION {
 namespace {
@@ -160,6 +162,50 @@ Array not_yet(Rng&, const Shape& shape) { return zeros(shape); }
 // Tables that some files hold and every model works out by itself.
 bool is_rotary_table(const std::string& tensor) { return tensor.ends_with("rotary_emb.inv_freq"); }
 
+nlohmann::json config_of(const TransformerOptions& o) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_act", "silu"},
+          {"vocab_size", o.vocabulary},
+          {"max_position_embeddings", o.context},
+          {"hidden_size", o.width},
+          {"intermediate_size", *o.hidden},
+          {"num_hidden_layers", o.layers},
+          {"num_attention_heads", o.heads},
+          {"num_key_value_heads", o.key_heads.value_or(o.heads)},
+          {"rope_theta", o.rotary.base},
+          {"rms_norm_eps", double(o.norm_epsilon)},
+          {"tie_word_embeddings", o.tied}};
+}
+
+safetensors::Metadata metadata_of(const TransformerOptions& o) {
+  const auto number = [](double x) { return nlohmann::json(x).dump(); };
+  return {{"vocab_size", std::to_string(o.vocabulary)},
+          {"max_seq_len", std::to_string(o.context)},
+          {"dim", std::to_string(o.width)},
+          {"hidden_dim", std::to_string(*o.hidden)},
+          {"n_layers", std::to_string(o.layers)},
+          {"n_heads", std::to_string(o.heads)},
+          {"n_kv_heads", std::to_string(o.key_heads.value_or(o.heads))},
+          {"rope_theta", number(o.rotary.base)},
+          {"norm_eps", number(double(o.norm_epsilon))}};
+}
+
+void check_shaped_like_llama(const TransformerOptions& o) {
+  const AttentionScoresOptions& scores = o.scores;
+  const bool plain = !scores.soft_cap && !scores.alibi && !scores.relative_reach && !scores.scale &&
+                     scores.steps.empty() && scores.sink == Sink::none && !o.attention &&
+                     std::holds_alternative<ResidualSum>(o.residual) && !o.window;
+  check_argument(plain && !o.bias && o.norm == NormKind::rms && o.positions == Positions::rotary &&
+                     !o.rotary.width && o.rotary.position_scale == 1 && o.gated &&
+                     o.activation == silu && o.hidden,
+                 "save_llama: the model is not shaped like Llama: it needs RMS norms, rotary "
+                 "positions of whole heads, a gated feed-forward part of a given width, and "
+                 "neither biases nor other scores, residuals or windows");
+  check_argument(o.tied || o.rotary.pairs == RotaryPairs::halves,
+                 "save_llama: with Meta's names the head must be tied");
+}
+
 }  // namespace
 
 TransformerOptions llama_options(const std::filesystem::path& config) {
@@ -224,6 +270,17 @@ Transformer load_llama(const std::filesystem::path& weights, const AttentionKern
     if (!is_rotary_table(name))
       throw FileError(text("llama: ", weights.string(), ": the tensor ", name, " is unexpected"));
   return model;
+}
+
+void save_llama(const Transformer& model, const std::filesystem::path& weights) {
+  const TransformerOptions& o = model.options;
+  check_shaped_like_llama(o);
+  const bool theirs = o.rotary.pairs == RotaryPairs::halves;
+  if (theirs)
+    write_atomically(weights.parent_path() / "config.json", {config_of(o).dump(2) + "\n"});
+  save(parameters(model), weights,
+       theirs ? safetensors::Metadata{{"format", "pt"}} : metadata_of(o),
+       llama_placements(o, theirs ? LlamaNames::hugging_face : LlamaNames::meta));
 }
 
 }  // namespace ATTNGRAD_PRECISION

@@ -11,6 +11,7 @@
 #include "core/ops/loss.hpp"
 #include "layers/attention/composed.hpp"
 #include "layers/attention/fused.hpp"
+#include "optim/optim.hpp"
 
 namespace {
 
@@ -181,4 +182,71 @@ TEST_CASE("Hugging Face's names and config.json give the model that Meta's do", 
   std::filesystem::remove(there / "config.json");
   REQUIRE_THROWS_WITH(ag::load_llama(there / "model.safetensors"),
                       ContainsSubstring("config.json: cannot be opened"));
+}
+
+TEST_CASE("a model trained further is saved as the file it came from was, and loads again",
+          "[llama]") {
+  if (!have_data(folder / "stories260K.safetensors")) return;
+  const TemporaryFolder there;
+  const ag::Transformer model = ag::load_llama(folder / "stories260K.safetensors");
+  ag::save_llama(model, there / "same.safetensors");
+  const auto before = ag::safetensors::read(folder / "stories260K.safetensors"),
+             after = ag::safetensors::read(there / "same.safetensors");
+  REQUIRE(after.tensors.size() == 47);
+  for (const ag::safetensors::Tensor& x : after.tensors) {
+    CAPTURE(x.name);
+    const auto* other = before.find(x.name);
+    REQUIRE(other != nullptr);
+    REQUIRE(other->shape == x.shape);
+    REQUIRE(ag::safetensors::numbers(*other) == ag::safetensors::numbers(x));
+  }
+
+  const std::vector<std::int64_t> tokens = greedy_tokens();
+  const auto loss_of = [&](const ag::Transformer& of) {
+    return ag::cross_entropy(of(row_of(tokens, 0, 48)), row_of(tokens, 1, 48));
+  };
+  const double loss_before = double(loss_of(model).item());
+  ag::Adam optimizer(ag::parameters(model));
+  for (int step = 0; step < 5; ++step) {
+    Tape tape;
+    optimizer.step(tape.gradients(loss_of(model)), 1e-3);
+  }
+  ag::save_llama(model, there / "tuned.safetensors");
+  const ag::Transformer again = ag::load_llama(there / "tuned.safetensors");
+  REQUIRE(double(loss_of(again).item()) < 0.7 * loss_before);
+  REQUIRE(again(row_of(tokens, 0, 20)).value() == model(row_of(tokens, 0, 20)).value());
+}
+
+TEST_CASE("what is saved under Hugging Face's names comes with its config.json", "[llama]") {
+  const TemporaryFolder there;
+  for (const bool tied : {false, true}) {
+    ag::TransformerOptions options{.vocabulary = 11,
+                                   .context = 16,
+                                   .width = 12,
+                                   .heads = 3,
+                                   .key_heads = 1,
+                                   .layers = 2,
+                                   .bias = false,
+                                   .tied = tied,
+                                   .norm = ag::NormKind::rms,
+                                   .positions = ag::Positions::rotary,
+                                   .activation = ag::silu,
+                                   .gated = true,
+                                   .hidden = 20};
+    ag::Rng rng(3);
+    const ag::Transformer model(options, rng);
+    ag::save_llama(model, there / "model.safetensors");
+    const auto file = ag::safetensors::read(there / "model.safetensors");
+    REQUIRE((file.find("lm_head.weight") == nullptr) == tied);
+    REQUIRE(file.find("model.layers.1.self_attn.k_proj.weight")->shape ==
+            ag::safetensors::Sizes{4, 12});
+    const ag::Transformer again = ag::load_llama(there / "model.safetensors");
+    REQUIRE(again.options.tied == tied);
+    ag::Indices tokens{{1, 5, 10, 0, 3}};
+    REQUIRE(again(tokens).value() == model(tokens).value());
+    options.bias = true;
+    REQUIRE_THROWS_WITH(ag::save_llama(ag::Transformer(options, rng), there / "other.safetensors"),
+                        ContainsSubstring("not shaped like Llama"));
+    REQUIRE(!std::filesystem::exists(there / "other.safetensors"));
+  }
 }
