@@ -48,24 +48,57 @@ std::int64_t sample_token(const ag::Real* logits, std::size_t count, const Sampl
   return std::int64_t(order[kept - 1]);
 }
 
+namespace {
+
+// The model beside the cache of one text.
+class Reader {
+ public:
+  Reader(const ag::Transformer& model, const ReadingOptions& reading, std::size_t most)
+      : model_(model),
+        streaming_(reading.window.has_value()),
+        cache_(streaming_ ? model.make_streaming_cache(1, *reading.window, reading.sinks)
+                          : model.make_cache(1, std::min(model.options.context, most))) {
+    if (reading.less_is_more) less_.emplace(*reading.less_is_more);
+  }
+
+  // The logits behind the last of the tokens, of which the last `unread` have not been read.
+  std::vector<ag::Real> read(const std::vector<std::int64_t>& tokens, std::size_t unread) {
+    if (!streaming_ && cache_.lengths()[0] + unread > cache_.capacity()) {
+      cache_.clear();
+      unread = (cache_.capacity() + 1) / 2;
+    }
+    std::vector<ag::Real> last;
+    while (unread > 0) {  // in pieces, one token at a time where a streaming cache is full
+      const std::size_t room = cache_.capacity() - cache_.lengths()[0],
+                        count = std::clamp<std::size_t>(room, 1, unread);
+      ag::Indices piece = ag::Indices::from_shape({1, count});
+      std::copy_n(tokens.end() - std::ptrdiff_t(unread), count, piece.data());
+      const ag::Variable logits = model_.decode(piece, cache_, less_ ? &*less_ : nullptr);
+      last.assign(logits.value().end() - std::ptrdiff_t(logits.size(-1)), logits.value().end());
+      unread -= count;
+    }
+    return last;
+  }
+
+ private:
+  const ag::Transformer& model_;
+  bool streaming_;
+  ag::TransformerCache cache_;
+  std::optional<ag::LessIsMore> less_;
+};
+
+}  // namespace
+
 void continue_text(const ag::Transformer& model, std::vector<std::int64_t> tokens,
                    std::size_t count, const SamplingOptions& options, ag::Rng& rng,
-                   const std::function<bool(std::int64_t)>& take) {
+                   const std::function<bool(std::int64_t)>& take, const ReadingOptions& reading) {
   ag::check_argument(!tokens.empty(), "continue_text: the prompt must not be empty");
-  const std::size_t context = model.options.context;
-  ag::TransformerCache cache = model.make_cache(1, std::min(context, tokens.size() + count));
-  std::size_t unread = std::min(tokens.size(), context);  // the last ones
+  Reader reader(model, reading, tokens.size() + count);
+  std::size_t unread =
+      reading.window ? tokens.size() : std::min(tokens.size(), model.options.context);
   for (std::size_t i = 0; i < count; ++i) {
-    if (cache.lengths()[0] + unread > context) {
-      cache.clear();
-      unread = (context + 1) / 2;
-    }
-    ag::Indices next = ag::Indices::from_shape({1, unread});
-    std::copy(tokens.end() - std::ptrdiff_t(unread), tokens.end(), next.data());
-    const ag::Variable logits = model.decode(next, cache);
-    const std::size_t classes = logits.size(-1);
-    tokens.push_back(
-        sample_token(logits.value().data() + (unread - 1) * classes, classes, options, rng));
+    const std::vector<ag::Real> logits = reader.read(tokens, unread);
+    tokens.push_back(sample_token(logits.data(), logits.size(), options, rng));
     unread = 1;
     if (!take(tokens.back())) return;
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "examples/common/command_line.hpp"
+#include "examples/common/jobs.hpp"
 #include "examples/common/progress.hpp"
 #include "examples/multi_token_attention/report.hpp"
 
@@ -120,7 +121,7 @@ void run(const Settings& s, bool json) {
   std::size_t done = 0;
   for (const auto& t : trainings) done += std::min(t->step(), s.steps);
   Progress progress(trainings.size() * s.steps, done, json);
-  run_side_by_side(trainings, [&](const Training& t) {
+  train_side_by_side(trainings, [&](const Training& t) {
     const Evaluation* last = t.evaluations().empty() ? nullptr : &t.evaluations().back();
     if (json && last && last->step == t.step()) print_json(t, *last);
     char note[128], error[32] = "";

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <mutex>
 
-#include "core/parallel.hpp"
-#include "examples/common/jobs.hpp"
 #include "examples/common/small_model.hpp"
 #include "layers/attention/multi_token.hpp"
 
@@ -142,16 +139,4 @@ Trainings make_trainings(const Settings& s) {
   for (const std::uint64_t seed : s.seeds)  // the arms of a seed side by side
     for (const std::string& arm : s.arms) all.push_back(std::make_unique<Training>(s, arm, seed));
   return all;
-}
-
-void run_side_by_side(const Trainings& trainings,
-                      const std::function<void(const Training&)>& taken) {
-  std::mutex mutex;
-  run_jobs(trainings.size(), ag::threads(), [&](std::size_t i) {
-    while (!trainings[i]->finished()) {
-      trainings[i]->take_step();
-      const std::lock_guard lock(mutex);
-      taken(*trainings[i]);
-    }
-  });
 }

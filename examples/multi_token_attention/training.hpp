@@ -73,9 +73,3 @@ using Trainings = std::vector<std::unique_ptr<Training>>;
 
 // Every arm with every seed, as far as their files go.
 Trainings make_trainings(const Settings& settings);
-
-// Takes each to its last step, as many at a time as threads() says, each on one thread. taken:
-// called after every step, by one thread at a time. The first exception is passed on when those
-// that have begun are done.
-void run_side_by_side(const Trainings& trainings,
-                      const std::function<void(const Training&)>& taken);
