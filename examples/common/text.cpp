@@ -68,9 +68,11 @@ std::vector<std::int64_t> Alphabet::encode(const std::string& text) const {
 
 TextSplit split_text(std::vector<std::int64_t> tokens, std::size_t context) {
   const std::size_t border = tokens.size() * 9 / 10;
-  ag::check_argument(border > context && tokens.size() - border > context, "text: needs more than ",
-                     10 * (context + 1), " symbols for a context of ", context,
-                     " with a tenth held out, got ", tokens.size());
+  ag::check_argument(border > context && tokens.size() - border > context, "text: a context of ",
+                     context,
+                     " needs more symbols than that in the part to learn and in the tenth that is "
+                     "held out, got ",
+                     border, " and ", tokens.size() - border);
   TextSplit split;
   split.training.assign(tokens.begin(), tokens.begin() + std::ptrdiff_t(border));
   split.validation.assign(tokens.begin() + std::ptrdiff_t(border), tokens.end());

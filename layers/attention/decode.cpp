@@ -54,25 +54,55 @@ struct Work {
   }
 };
 
-// The keys of one piece, as runs of neighbours, that lie within `seen`.
-std::vector<KeyRange> runs_of(const Work& work, std::size_t batch, std::size_t head,
-                              std::size_t piece, KeyRange seen) {
-  const std::size_t first = piece * decode_keys;
-  if (work.sets == nullptr) {
-    const std::size_t begin = std::max(seen.begin, first),
-                      end = std::min(seen.end, first + decode_keys);
-    return begin < end ? std::vector<KeyRange>{{begin, end}} : std::vector<KeyRange>{};
-  }
-  std::vector<KeyRange> runs;
-  const TokenSet& set = work.sets->of(batch, head);
-  for (std::size_t i = first; i < std::min(set.size(), first + decode_keys); ++i) {
-    if (set[i] < seen.begin || set[i] >= seen.end) continue;
-    if (!runs.empty() && runs.back().end == set[i])
-      ++runs.back().end;
+// Up to score_block_side keys of a piece: the most that a score step takes, and few enough to stay
+// near the processor while the heads of a group pass over them.
+struct Block {
+  std::size_t at;              // how many keys of the piece come before
+  std::size_t keys = 0;        // how many these are
+  std::vector<KeyRange> runs;  // they, as runs of neighbours
+};
+
+// Adds keys to the last block, and to new ones where it is full.
+void add_keys(KeyRange run, std::vector<Block>& blocks) {
+  while (run.begin < run.end) {
+    if (blocks.empty() || blocks.back().keys == score_block_side)
+      blocks.push_back({.at = blocks.size() * score_block_side, .runs = {}});
+    Block& block = blocks.back();
+    const std::size_t count = std::min(run.end - run.begin, score_block_side - block.keys);
+    if (!block.runs.empty() && block.runs.back().end == run.begin)
+      block.runs.back().end += count;
     else
-      runs.push_back({set[i], set[i] + 1});
+      block.runs.push_back({run.begin, run.begin + count});
+    block.keys += count;
+    run.begin += count;
   }
-  return runs;
+}
+
+// The keys of one piece that lie within `seen`.
+std::vector<Block> blocks_of(const Work& work, std::size_t batch, std::size_t head,
+                             std::size_t piece, KeyRange seen) {
+  const std::size_t first = piece * decode_keys, last = first + decode_keys;
+  std::vector<Block> blocks;
+  if (work.sets == nullptr) {
+    add_keys({std::max(seen.begin, first), std::min(seen.end, last)}, blocks);
+    return blocks;
+  }
+  const TokenSet& set = work.sets->of(batch, head);
+  for (std::size_t i = first; i < std::min(set.size(), last); ++i)
+    if (set[i] >= seen.begin && set[i] < seen.end) add_keys({set[i], set[i] + 1}, blocks);
+  return blocks;
+}
+
+// The vectors of a block: where they are, or one behind the other in `room`.
+kernels::HeadView<const Real> gathered(const kernels::HeadView<const Real>& all, const Block& block,
+                                       Array& room) {
+  if (block.runs.size() == 1)
+    return {all.data + block.runs[0].begin * all.stride, block.keys, all.width, all.stride};
+  Real* to = room.data();
+  for (const KeyRange& run : block.runs)
+    for (std::size_t key = run.begin; key < run.end; ++key, to += all.width)
+      std::copy_n(all.data + key * all.stride, all.width, to);
+  return {room.data(), block.keys, all.width, all.width};
 }
 
 // One piece of keys, of one batch row, for query heads in a row that share a head of keys.
@@ -85,74 +115,68 @@ class Piece {
         piece_(piece),
         k_(head_view(work.in.k, batch, first_head / work.in.group())),
         v_(head_view(work.in.v, batch, first_head / work.in.group())),
-        runs_(runs_of(work, batch, first_head, piece, work.call.mask.keys(batch, 0))) {
-    for (const KeyRange& run : runs_) count_ += run.end - run.begin;
-    for (std::size_t i = 0; i < work.together() && count_ > 0; ++i)
-      all_visible_ = all_visible_ && work.call.mask.look(place(
-                                         i, runs_.front().begin,
-                                         runs_.back().end - runs_.front().begin)) == Visible::all;
+        blocks_(blocks_of(work, batch, first_head, piece, work.call.mask.keys(batch, 0))) {
+    if (blocks_.empty()) return;
+    const std::size_t begin = blocks_.front().runs.front().begin,
+                      end = blocks_.back().runs.back().end;
+    for (std::size_t i = 0; i < work.together(); ++i)
+      all_visible_ = all_visible_ && work.call.mask.look(place(i, {begin, end})) == Visible::all;
   }
 
   void run(Pieces& out) const {
-    if (count_ == 0) return;
-    const std::size_t heads = work_.together();
-    Array room = uninitialized({heads, decode_keys});
-    for_blocks([&](std::size_t first, std::size_t keys, std::size_t at) {
-      for (std::size_t i = 0; i < heads; ++i)
-        score(i, first, keys, room.data() + i * decode_keys + at);
-    });
+    if (blocks_.empty()) return;
+    const std::size_t heads = work_.together(), count = blocks_.back().at + blocks_.back().keys;
+    Array scores = uninitialized({heads, decode_keys}),
+          room = uninitialized({score_block_side, std::max(k_.width, v_.width)});
+    const auto scores_of = [&](std::size_t i) { return scores.data() + i * decode_keys; };
+    for (const Block& block : blocks_) {
+      const auto keys = gathered(k_, block, room);
+      for (std::size_t i = 0; i < heads; ++i) score(i, block, keys, scores_of(i) + block.at);
+    }
     for (std::size_t i = 0; i < heads; ++i) {
-      Real* scores = room.data() + i * decode_keys;
       const std::size_t place = place_of(out, i);
-      const Real top = kernels::vector_kernels<Real>().max(scores, count_);
+      const Real top = kernels::vector_kernels<Real>().max(scores_of(i), count);
       if (top == nothing) continue;
       out.top[place] = top;
-      out.total[place] = rows().powers(scores, top, count_);
+      out.total[place] = rows().powers(scores_of(i), top, count);
     }
-    for_blocks([&](std::size_t first, std::size_t keys, std::size_t at) {
-      for (std::size_t i = 0; i < heads; ++i) {
-        const std::size_t place = place_of(out, i);
-        if (out.top[place] == nothing) continue;
-        add_values(i, first, keys, room.data() + i * decode_keys + at, out.sum(place));
-      }
-    });
+    for (const Block& block : blocks_) {
+      const auto values = gathered(v_, block, room);
+      // a product with 0 is 0 only beside finite numbers; a hidden key must add nothing in any case
+      const bool whole = all_visible_ || kernels::tile_kernels<Real>().all_finite(
+                                             values.data, values.stride, block.keys, v_.width);
+      for (std::size_t i = 0; i < heads; ++i)
+        if (const std::size_t place = place_of(out, i); out.top[place] != nothing)
+          add_values(values, scores_of(i) + block.at, whole, out.sum(place));
+    }
   }
 
  private:
-  // Calls f(first key, keys, how many came before) for blocks that the score steps take and that
-  // stay near the processor while the heads of a group pass over them.
-  template <class F>
-  void for_blocks(F&& f) const {
-    std::size_t at = 0;
-    for (const KeyRange& run : runs_)
-      for (std::size_t first = run.begin; first < run.end; first += score_block_side) {
-        const std::size_t keys = std::min(score_block_side, run.end - first);
-        f(first, keys, at);
-        at += keys;
-      }
-  }
-
   std::size_t place_of(const Pieces& out, std::size_t i) const {
     return out.place(batch_ * work_.call.sizes().heads + first_head_ + i, piece_);
   }
 
-  ScorePlace place(std::size_t i, std::size_t first, std::size_t keys) const {
-    return {batch_, first_head_ + i, 0, 1, first, keys};
+  ScorePlace place(std::size_t i, KeyRange run) const {
+    return {batch_, first_head_ + i, 0, 1, run.begin, run.end - run.begin};
   }
 
-  void score(std::size_t i, std::size_t first, std::size_t keys, Real* scores) const {
+  void score(std::size_t i, const Block& block, const kernels::HeadView<const Real>& keys,
+             Real* scores) const {
     const Heads& queries = work_.in.q;
     const Real* q = queries.array.value().data() + queries.at(batch_, first_head_ + i);
-    rows().dots(q, k_.data + first * k_.stride, k_.stride, keys, k_.width, work_.call.scale,
-                scores);
-    const ScorePlace at = place(i, first, keys);
-    if (!work_.call.steps.empty()) run_steps(at, scores);
-    if (!all_visible_)
-      work_.call.mask.overwrite_hidden(ScoreBlock<Real>{at, scores, keys, 1}, nothing);
+    rows().dots(q, keys.data, keys.stride, block.keys, keys.width, work_.call.scale, scores);
+    if (work_.call.steps.empty() && all_visible_ && work_.scores == nullptr) return;
     const AttentionSizes& s = work_.call.sizes();
-    if (work_.scores != nullptr)
-      std::copy_n(scores, keys,
-                  work_.scores + (batch_ * s.heads + first_head_ + i) * s.keys + first);
+    for (const KeyRange& run : block.runs) {
+      const ScorePlace at = place(i, run);
+      if (!work_.call.steps.empty()) run_steps(at, scores);
+      if (!all_visible_)
+        work_.call.mask.overwrite_hidden(ScoreBlock<Real>{at, scores, at.keys, 1}, nothing);
+      if (work_.scores != nullptr)
+        std::copy_n(scores, at.keys,
+                    work_.scores + (batch_ * s.heads + first_head_ + i) * s.keys + run.begin);
+      scores += at.keys;
+    }
   }
 
   // A score step takes queries side by side, a vector of them for each key.
@@ -165,24 +189,22 @@ class Piece {
     for (std::size_t j = 0; j < at.keys; ++j) scores[j] = spread[j * lanes];
   }
 
-  void add_values(std::size_t i, std::size_t first, std::size_t keys, const Real* weights,
+  // whole: nothing is hidden that is not finite
+  void add_values(const kernels::HeadView<const Real>& values, const Real* weights, bool whole,
                   Real* sum) const {
-    const Real* values = v_.data + first * v_.stride;
-    // a product with 0 is 0 only beside finite numbers; a hidden key must add nothing in any case
-    if (all_visible_ || work_.call.mask.look(place(i, first, keys)) == Visible::all ||
-        kernels::tile_kernels<Real>().all_finite(values, v_.stride, keys, v_.width))
-      return rows().add_rows(weights, values, v_.stride, keys, v_.width, sum);
-    for (std::size_t j = 0; j < keys; ++j)
+    if (whole)
+      return rows().add_rows(weights, values.data, values.stride, values.length, values.width, sum);
+    for (std::size_t j = 0; j < values.length; ++j)
       if (weights[j] != Real(0))
-        rows().add_rows(weights + j, values + j * v_.stride, v_.stride, 1, v_.width, sum);
+        rows().add_rows(weights + j, values.data + j * values.stride, values.stride, 1,
+                        values.width, sum);
   }
 
   const Work& work_;
   std::size_t batch_, first_head_, piece_;
   kernels::HeadView<const Real> k_, v_;
-  std::vector<KeyRange> runs_;
-  std::size_t count_ = 0;    // of their keys
-  bool all_visible_ = true;  // to each of the heads
+  std::vector<Block> blocks_;
+  bool all_visible_ = true;  // all keys of the blocks and between them, to each of the heads
 };
 
 // The output of one head from its pieces; returns its log-sum-exp.

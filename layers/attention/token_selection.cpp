@@ -85,19 +85,24 @@ Split split_budget(std::size_t tokens, const SelectionOptions& o) {
 
 // The `ranked` best candidates of one head, best first; of equal ones the earlier.
 TokenSet best(const Real* scores, const Split& split) {
-  TokenSet order(split.candidates());
-  std::iota(order.begin(), order.end(), split.sinks);
-  const auto score = [&](std::size_t t) {
-    return std::isnan(scores[t]) ? -std::numeric_limits<Real>::infinity() : scores[t];
+  struct Candidate {
+    Real score;
+    std::size_t token;
   };
-  const auto better = [&](std::size_t a, std::size_t b) {
-    return score(a) > score(b) || (score(a) == score(b) && a < b);
+  std::vector<Candidate> all(split.candidates());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Real score = scores[split.sinks + i];
+    all[i] = {std::isnan(score) ? -std::numeric_limits<Real>::infinity() : score, split.sinks + i};
+  }
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.score > b.score || (a.score == b.score && a.token < b.token);
   };
-  const auto end = order.begin() + static_cast<std::ptrdiff_t>(split.ranked);
-  std::nth_element(order.begin(), end, order.end(), better);
-  order.resize(split.ranked);
-  std::sort(order.begin(), order.end(), better);
-  return order;
+  const auto end = all.begin() + static_cast<std::ptrdiff_t>(split.ranked);
+  std::nth_element(all.begin(), end, all.end(), better);
+  std::sort(all.begin(), end, better);
+  TokenSet tokens(split.ranked);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = all[i].token;
+  return tokens;
 }
 
 // All first choices in the order of heads, then all second ones, each token once.
@@ -139,7 +144,7 @@ std::vector<TokenSet> select_row(const Array& scores, std::size_t row, std::size
   std::vector<TokenSet> choices(heads);
   parallel_for(
       heads, [&](std::size_t h) { choices[h] = best(first + h * keys, split); },
-      20 * double(heads * tokens));
+      100 * double(heads * tokens));
   if (o.selector == Selector::unified) return {with_ends(unite(choices, split), split)};
   if (o.selector == Selector::random_head) {
     check_argument(rng != nullptr, "selection: a random head needs a source of numbers");

@@ -20,7 +20,7 @@ from table import print_table, results
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
 GROUPS = ("attention", "training", "ops")  # what is run unless --only says otherwise
-ALL_GROUPS = (*GROUPS, "forms")
+ALL_GROUPS = (*GROUPS, "forms", "decode")
 INSTALL = "python3 -m venv DIR && DIR/bin/pip install torch==2.13.0 numpy " \
           "--extra-index-url https://download.pytorch.org/whl/cpu"
 
@@ -67,7 +67,8 @@ def arguments():
     ap.add_argument("--json", action="store_true", help="one JSON document in place of the table")
     ap.add_argument("--threads", type=threads, default="1,2" if cores > 1 else "1",
                     help="counts to measure with, separated by commas (default: %(default)s)")
-    ap.add_argument("--only", type=groups, default=",".join(GROUPS), help="some of %(default)s,forms; the last: every form of attention")
+    ap.add_argument("--only", type=groups, default=",".join(GROUPS), 
+                    help="some of %(default)s,forms,decode; the last: every form of attention, tokens with a cache")
     ap.add_argument("--python", metavar="PATH", default=os.environ.get("ATTNGRAD_PEER_PYTHON") or "python3",
                     help="the interpreter that has PyTorch (default: $ATTNGRAD_PEER_PYTHON, else python3)")
     ap.add_argument("--compile", action="store_true", help="train with torch.compile too")
@@ -118,6 +119,11 @@ def forms_pair(options, peer, threads):
         options, peer, threads, "bench_forms", "torch_forms.py", ["--rounds", "3"], ours=["--json"]))
 
 
+def decode_pair(options, peer, threads):
+    return Pair("decode", "decoding", threads, sides_of(
+        options, peer, threads, "bench_decode", "torch_decode.py", []))
+
+
 def all_pairs(options, size, peer):
     chosen = []
     for threads in options.threads:
@@ -130,6 +136,8 @@ def all_pairs(options, size, peer):
             chosen.append(ops_pair(options, size, peer, threads))
         if "forms" in options.only:
             chosen.append(forms_pair(options, peer, threads))
+        if "decode" in options.only:
+            chosen.append(decode_pair(options, peer, threads))
     return chosen
 
 

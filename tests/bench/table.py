@@ -55,9 +55,16 @@ def forms_row(pair, row):
                 torch_against_plain=median(pair.values("torch", row, "ratio").values()))
 
 
+def decode_row(pair, row):
+    token, read = pair.values("ours", row, "token_ms"), pair.values("ours", row, "read_ms")
+    return dict(token=compare(pair, row, "token_ms"), prefill=compare(pair, row, "prefill_ms"),
+                share_of_bandwidth=median([read[index] / token[index] for index in token]))
+
+
 def results(pairs):
     """Every row of the table, as --json prints it; times are in ms."""
-    of, found = dict(attention=attention_row, training=training_row, ops=ops_row, forms=forms_row), []
+    of, found = dict(attention=attention_row, training=training_row, ops=ops_row, forms=forms_row,
+                     decode=decode_row), []
     for pair in pairs:
         for row in pair.row_names():
             figures = of[pair.group](pair, row)
@@ -141,6 +148,16 @@ def show_forms(rows, torch):
            *([*rival(r["both"]), ratio(r["torch_against_plain"])] if torch else [])] for r in rows])
 
 
+def show_decode(rows, torch):
+    show("decoding with a cache behind 512 tokens, ms a token, and these 512 in one pass; bandwidth: reading all weights "
+         "once at the memory's rate / the token's time",
+         ["model", "threads", "token", *(["torch", "x", "spread"] if torch else []), "tokens/s", "bandwidth", "prompt",
+          *(["torch", "x", "spread"] if torch else [])],
+         [[*r["head"], ours(r["token"]), *(rival(r["token"]) if torch else []), figure(1e3 / r["token"]["ours"]),
+           percent(r["share_of_bandwidth"]), ours(r["prefill"]), *(rival(r["prefill"]) if torch else [])]
+          for r in rows])
+
+
 def print_table(about, found):
     torch = about["torch"]
     print(f"attngrad {'beside PyTorch ' + torch if torch else 'alone: there is no PyTorch'}, {about['date']}")
@@ -154,7 +171,7 @@ def print_table(about, found):
         r["head"] = [r["name"] + ("*" if r["under_load"] else ""), str(r["threads"])]
     found = sorted(found, key=lambda r: first[r["group"], r["name"]])  # a row's thread counts together
     for group, show_group in dict(attention=show_attention, training=show_training, ops=show_ops,
-                                  forms=show_forms).items():
+                                  forms=show_forms, decode=show_decode).items():
         show_group([r for r in found if r["group"] == group], torch)
     if any(r["under_load"] for r in found):
         print("\n* other processes used more than 10 % of a core meanwhile, in one round at least")

@@ -19,7 +19,7 @@ refuses() {
 }
 
 for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
-  translate_dates multi_token_attention attention_residuals train_transformer; do
+  translate_dates multi_token_attention attention_residuals less_is_more train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done
@@ -99,7 +99,7 @@ printf 'abcabc' >short
 : >empty
 refuses 1 "missing, unreadable or empty" train --text no_such_file
 refuses 1 "missing, unreadable or empty" train --text empty
-refuses 1 "needs more than 90 symbols" train --text short
+refuses 1 "a context of 8 needs more symbols" train --text short
 refuses 1 "does not occur" train --prompt "$(printf '\001')"
 refuses 1 "cannot write" train --save no_such_folder/x.safetensors
 refuses 1 "cannot write" train --plot no_such_folder/x.svg
@@ -148,3 +148,26 @@ echo broken >broken
 refuses 1 "broken ends at byte" "$programs/generate" --model none --tokenizer broken
 refuses 1 "top_p must be in (0, 1]" "$programs/generate" --model none --tokenizer broken --top-p 0
 echo "all programs behave"
+refuses 2 "--select requires --budget" "$programs/generate" --model none --tokenizer none --select 1
+refuses 2 "--selector" "$programs/generate" --model none --tokenizer none --budget 8 --selector best
+
+"$programs/fine_tune" --help | grep -q -- --seed || fail "fine_tune --help"
+refuses 2 "--save is required" "$programs/fine_tune" --model none --tokenizer none
+refuses 1 "broken ends at byte" "$programs/fine_tune" --model none --tokenizer broken --save tuned
+refuses 1 "cannot write" "$programs/fine_tune" --model none --tokenizer broken --save no_such_folder/x
+
+few=(--seeds 1 --cases 4 --records 8 --budgets 4,16 --contexts 40 --time-budgets 16)
+for steps in 2 3; do
+  "$programs/less_is_more" "${few[@]}" --most-steps $steps --folder recall$steps --plot hits.svg --json >out ||
+    fail "$(cat out)"
+done
+[ "$(grep -c '"hit_by_layer":' out)" = 21 ] || fail "less_is_more --json: $(cat out)"
+[ "$(grep -c '"speed_up":' out)" = 4 ] || fail "less_is_more --json: $(cat out)"
+grep -q 'hit rate' hits.svg || fail "the plot of less_is_more"
+"$programs/less_is_more" "${few[@]}" --most-steps 3 --folder recall3 --no-time >out || fail "$(cat out)"
+grep -q 'seed 1: 209600 parameters, 3 steps' out || fail "less_is_more began anew: $(cat out)"
+refuses 1 "saved with other settings" "$programs/less_is_more" "${few[@]}" --most-steps 4 --folder recall3
+refuses 1 "at most 128" "$programs/less_is_more" --records 129
+refuses 1 "of a chain even" "$programs/less_is_more" --chain --records 7
+refuses 2 "--budgets" "$programs/less_is_more" --budgets 0
+refuses 2 "excludes" "$programs/less_is_more" --only-time --no-time

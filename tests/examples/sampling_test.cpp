@@ -19,13 +19,14 @@ ag::Transformer model_of(std::size_t context) {
 }
 
 Tokens continued(const ag::Transformer& model, const Tokens& prompt, std::size_t count,
-                 const SamplingOptions& options) {
+                 const SamplingOptions& options, const ReadingOptions& reading = {}) {
   ag::Rng rng(9);
   Tokens written;
-  continue_text(model, prompt, count, options, rng, [&](std::int64_t token) {
+  const auto take = [&](std::int64_t token) {
     written.push_back(token);
     return true;
-  });
+  };
+  continue_text(model, prompt, count, options, rng, take, reading);
   return written;
 }
 
@@ -67,6 +68,45 @@ TEST_CASE("when the context is full, writing goes on from its last half", "[samp
     CAPTURE(context);
     REQUIRE(continued(model, {7, 3, 9}, 20, greedy) == Tokens(tokens.begin() + 3, tokens.end()));
   }
+}
+
+TEST_CASE("a streaming cache writes on beyond the context, and as any other within it",
+          "[sampling]") {
+  const SamplingOptions greedy{.temperature = 0};
+  ag::Rng rng(5);
+  const ag::Transformer model({.vocabulary = 23,
+                               .context = 12,
+                               .width = 16,
+                               .heads = 2,
+                               .layers = 1,
+                               .positions = ag::Positions::rotary,
+                               .deviation = 1},
+                              rng);
+  const ReadingOptions streaming{.window = 12, .sinks = 2};
+  REQUIRE(continued(model, {1, 2, 3}, 9, greedy, streaming) ==
+          continued(model, {1, 2, 3}, 9, greedy));
+  // of one layer, so that what is kept says all about what is seen
+  const Tokens prompt{5, 7, 3, 9, 1, 4, 2, 8, 6, 11, 13, 12, 17, 14, 21};
+  Tokens tokens = prompt;
+  for (int i = 0; i < 20; ++i) {
+    Tokens kept(tokens.begin(), tokens.begin() + 2);
+    kept.insert(kept.end(), tokens.end() - 10, tokens.end());
+    tokens.push_back(next(model, kept, 12, greedy, rng));
+  }
+  REQUIRE(continued(model, prompt, 20, greedy, streaming) ==
+          Tokens(tokens.begin() + 15, tokens.end()));
+}
+
+TEST_CASE("a budget of the whole text writes what the whole cache does", "[sampling]") {
+  const ag::Transformer model = model_of(40);
+  const SamplingOptions drawn{.temperature = 1, .top_k = 5};
+  const auto with_budget = [&](std::size_t budget) {
+    return continued(model, {1, 2, 3, 4}, 36, drawn,
+                     {.less_is_more = ag::LessIsMoreOptions{.roles = ag::decode_roles(2, {0}),
+                                                            .selection = {.budget = budget}}});
+  };
+  REQUIRE(with_budget(40) == continued(model, {1, 2, 3, 4}, 36, drawn));
+  REQUIRE(with_budget(2) != with_budget(40));
 }
 
 TEST_CASE("top_p draws from the fewest tokens that have its share", "[sampling]") {
