@@ -192,6 +192,10 @@ Variable Transformer::embedded(const Indices& tokens) const {
 }
 
 Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
+  return (*this)(tokens, Mask(), rng);
+}
+
+Variable Transformer::operator()(const Indices& tokens, const Mask& seen, Rng* rng) const {
   check_shape(
       (tokens.dimension() == 2 || tokens.dimension() == 3) && tokens.shape()[1] <= options.context,
       "Transformer: tokens must be (batch, time) or (batch, time, parts) with time at most ",
@@ -201,8 +205,9 @@ Variable Transformer::operator()(const Indices& tokens, Rng* rng) const {
     const auto time = std::ptrdiff_t(tokens.shape()[1]);
     x = x + slice(position_embedding->weight, 0, {.start = 0, .stop = time});
   }
+  const Mask whole = mask() & seen;
   const auto attend = [&](std::size_t, const MultiHeadAttention& layer, const Variable& normed) {
-    return layer(normed, mask(), rng);
+    return layer(normed, whole, rng);
   };
   return to_logits(through_blocks(dropout(x, rng), attend, rng));
 }

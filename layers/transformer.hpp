@@ -123,6 +123,9 @@ struct Transformer : Layer {
   Transformer(const TransformerOptions& options, Rng& rng);
   // rng: the source of dropout; null means none.
   Variable operator()(const Indices& tokens, Rng* rng = nullptr) const;
+  // The same where each position sees what `seen` shows, too: documents(ids) for texts that share a
+  // row.
+  Variable operator()(const Indices& tokens, const Mask& seen, Rng* rng = nullptr) const;
 
   // Which keys a query sees.
   Mask mask() const;

@@ -1,5 +1,7 @@
 #include "core/ops/loss.hpp"
 
+#include <cmath>
+
 #include "core/kernels/rows.hpp"
 #include "core/kernels/strided.hpp"
 #include "core/ops/elementwise.hpp"
@@ -26,32 +28,49 @@ class Targets {
     check_argument(options.label_smoothing >= 0 && options.label_smoothing <= 1,
                    "cross_entropy: label smoothing must be in [0, 1], got ",
                    options.label_smoothing);
+    check_weights();
     classes_ = logits.shape().back();
     for (std::size_t row = 0; row < rows(); ++row) {
       const std::int64_t target = (*this)[row];
       check_argument(ignored(row) || (target >= 0 && std::size_t(target) < classes_),
                      "cross_entropy: target ", target, " is outside [0, ", classes_, ")");
-      if (!ignored(row)) ++counted_;
+      if (!ignored(row)) counted_ += weight_of(row);
     }
   }
 
   std::size_t rows() const { return targets_.size(); }
   std::size_t classes() const { return classes_; }
   std::int64_t operator[](std::size_t row) const { return targets_.data()[row]; }
-  bool ignored(std::size_t row) const { return (*this)[row] == options_.ignore_index; }
+  double weight_of(std::size_t row) const {
+    return options_.weights ? double(options_.weights->data()[row]) : 1.0;
+  }
+  bool ignored(std::size_t row) const {
+    return (*this)[row] == options_.ignore_index || weight_of(row) == 0;
+  }
   double smoothing() const { return double(options_.label_smoothing); }
   bool keeps_rows() const { return options_.reduction == Reduction::none; }
   Shape result_shape() const { return keeps_rows() ? targets_.shape() : Shape(); }
 
   // What the loss of one row counts in the result.
-  double weight() const {
-    return options_.reduction == Reduction::mean && counted_ > 0 ? 1.0 / double(counted_) : 1.0;
+  double share(std::size_t row) const {
+    const double whole = options_.reduction == Reduction::mean && counted_ > 0 ? counted_ : 1;
+    return weight_of(row) / whole;
   }
 
  private:
+  void check_weights() const {
+    if (!options_.weights) return;
+    check_shape(options_.weights->shape() == targets_.shape(), "cross_entropy: weights must be ",
+                targets_.shape(), ", got ", options_.weights->shape());
+    for (const Real w : *options_.weights)
+      check_argument(std::isfinite(w) && w >= 0,
+                     "cross_entropy: weights must be finite and not negative, got ", w);
+  }
+
   Indices targets_;
   CrossEntropyOptions options_;
-  std::size_t classes_ = 0, counted_ = 0;
+  std::size_t classes_ = 0;
+  double counted_ = 0;  // the weights of the rows that count
 };
 
 // Calls body(row) for all rows that count, in parallel.
@@ -74,13 +93,14 @@ double row_loss(const Real* x, LogSumExp log_sum_exp, std::int64_t target, doubl
   return (1 - smoothing) * at_target + smoothing * everywhere;
 }
 
-// The losses of rows as the options want them; they are given in double, so that many add up well.
+// The losses of rows, each with its share, as the options want them; in double, so that many add up
+// well.
 Array collect(const Targets& t, const std::vector<double>& losses) {
   Array y = uninitialized(t.result_shape());
   if (t.keeps_rows()) {
     std::copy(losses.begin(), losses.end(), y.data());
   } else {
-    y.data()[0] = Real(vector_kernels<double>().sum(losses.data(), losses.size()) * t.weight());
+    y.data()[0] = Real(vector_kernels<double>().sum(losses.data(), losses.size()));
   }
   return y;
 }
@@ -91,7 +111,7 @@ Array backward(const Targets& t, const Array& x, const std::vector<LogSumExp>& l
   Array gx = uninitialized(x.shape());
   const std::size_t n = t.classes();
   for_each_row(t, [&](std::size_t row) {
-    const double scale = double(g.data()[t.keeps_rows() ? row : 0]) * t.weight();
+    const double scale = double(g.data()[t.keeps_rows() ? row : 0]) * t.share(row);
     if (t.ignored(row) || scale == 0) {
       std::fill_n(gx.data() + row * n, n, Real(0));
     } else {
@@ -108,8 +128,8 @@ Array distributions(const Targets& t, const Shape& shape) {
   Array y = zeros(shape);
   for (std::size_t row = 0; row < t.rows(); ++row) {
     if (t.ignored(row)) continue;
-    std::fill_n(y.data() + row * n, n, Real(t.weight() * t.smoothing() / double(n)));
-    y.data()[row * n + std::size_t(t[row])] += Real(t.weight() * (1 - t.smoothing()));
+    std::fill_n(y.data() + row * n, n, Real(t.share(row) * t.smoothing() / double(n)));
+    y.data()[row * n + std::size_t(t[row])] += Real(t.share(row) * (1 - t.smoothing()));
   }
   return y;
 }
@@ -126,7 +146,7 @@ Variable cross_entropy(const Variable& logits, const Indices& targets,
     if (t->ignored(row)) return;
     const Real* x = logits.value().data() + row * n;
     log_sums[row] = row_kernels<Real>().log_sum_exp(x, n);
-    losses[row] = row_loss(x, log_sums[row], (*t)[row], t->smoothing(), n);
+    losses[row] = t->share(row) * row_loss(x, log_sums[row], (*t)[row], t->smoothing(), n);
   });
 
   saves_bytes(log_sums.size() * sizeof(LogSumExp) + targets.size() * sizeof(std::int64_t));

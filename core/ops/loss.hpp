@@ -17,6 +17,7 @@ struct CrossEntropyOptions {
   std::optional<std::int64_t> ignore_index = std::nullopt;  // a target that stands for "none here"
   Real label_smoothing = 0;                                 // in [0, 1]
   Reduction reduction = Reduction::mean;
+  std::optional<Array> weights = std::nullopt;  // of each target, shaped like them; at least 0
 };
 
 // How far the distribution softmax(logits) is from the targets:
@@ -25,9 +26,11 @@ struct CrossEntropyOptions {
 // target among them. logits: (..., classes); targets: (...), each in [0, classes); the loss is a
 // number, or shaped like targets for none. Where the target is ignore_index the loss is 0 with
 // gradient 0, and the mean does not count the row; the mean of no rows is 0. An ignore_index that
-// is a class still stands in the softmax of the other rows. Saves logits and two numbers per row,
-// no probabilities. Throws ShapeError unless targets fits, ArgumentError for any other target or a
-// smoothing outside [0, 1]. Source of smoothing: Szegedy et al., "Rethinking the Inception
+// is a class still stands in the softmax of the other rows. A row with a weight w counts w times,
+// in the mean too, and with the weight 0 as if it were ignored: its gradient is exactly 0. Saves
+// logits and two numbers per row, no probabilities. Throws ShapeError unless targets and weights
+// fit, ArgumentError for any other target, a smoothing outside [0, 1], and weights that are
+// negative or not finite. Source of smoothing: Szegedy et al., "Rethinking the Inception
 // Architecture", 2015, arXiv:1512.00567, section 7.
 Variable cross_entropy(const Variable& logits, const Indices& targets,
                        CrossEntropyOptions options = {});

@@ -30,13 +30,29 @@ void add_list(Program& program, const char* flag, std::vector<std::size_t>& list
       ->capture_default_str();
 }
 
+// A second step is learned late, from few records and at a low rate.
+void choose_chain(Settings& s) {
+  s.training.chain = true;
+  s.training.records = 16;
+  s.training.most_steps = 10000;
+  s.training.rate = s.training.final_rate = 1e-3;
+  s.training.enough = 0.9;
+  s.records = {16};
+  s.budgets = {4, 6, 8, 12, 32};
+  s.seeds = 2;
+  s.no_time = true;
+}
+
 void add_options(Program& program, Settings& s) {
-  program.app.add_flag("--chain", s.training.chain,
-                       "ask for the value of a value, whose place is unknown at first");
+  // the first of all: the options after it, which run in this order, change what it set
+  program.app.add_flag_callback(
+      "--chain", [&s] { choose_chain(s); },
+      "ask for the value of a value, whose place is unknown at first: 16 records, 2 models");
   program.size_option("--seeds", s.seeds, "how many models, from --seed on");
   program.size_option("--most-steps", s.training.most_steps, "of a training");
   program.size_option("--cases", s.cases, "questions to each method");
-  add_list(program, "--records", s.records, "that a prompt holds; models learn with up to 128");
+  add_list(program, "--records", s.records,
+           "that a prompt holds, at most as many as models learn with");
   add_list(program, "--budgets", s.budgets, "of tokens that a sparse layer reads");
   program.size_option("--sinks", s.selection.sinks, "first tokens that are always read", 0);
   program.app

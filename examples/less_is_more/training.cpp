@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr double enough_to_double = 0.8, enough_to_end = 0.97, decay = 0.9;
+constexpr double enough_to_end = 0.97, decay = 0.9;
 constexpr std::size_t saved_every = 50;
 
 ag::TransformerOptions model_options(const TrainingSettings& s) {
@@ -18,10 +18,11 @@ ag::TransformerOptions model_options(const TrainingSettings& s) {
 }
 
 nlohmann::json settings_of(const TrainingSettings& s, std::uint64_t seed) {
-  return {{"chain", s.chain},     {"layers", s.layers},   {"heads", s.heads},
-          {"width", s.width},     {"hidden", s.hidden},   {"key_heads", s.key_heads},
-          {"records", s.records}, {"queries", s.queries}, {"most_steps", s.most_steps},
-          {"rate", s.rate},       {"seed", seed}};
+  return {{"chain", s.chain},     {"layers", s.layers},         {"heads", s.heads},
+          {"width", s.width},     {"hidden", s.hidden},         {"key_heads", s.key_heads},
+          {"records", s.records}, {"queries", s.queries},       {"most_steps", s.most_steps},
+          {"rate", s.rate},       {"final_rate", s.final_rate}, {"enough", s.enough},
+          {"seed", seed}};
 }
 
 double right_part(const ag::Array& logits, const ag::Indices& targets) {
@@ -49,7 +50,7 @@ Training::Training(const TrainingSettings& s, std::uint64_t seed)
       parameters_(ag::parameters(model_)),
       optimizer_(parameters_, {.beta2 = 0.98}),
       schedule_(ag::warmup_cosine({.peak = s.rate,
-                                   .floor = 0.05 * s.rate,
+                                   .floor = s.final_rate,
                                    .warmup = std::min<std::size_t>(100, s.most_steps),
                                    .total = s.most_steps})),
       file_(TrainingFile::path_in(s.folder, ag::text(s.chain ? "chain-" : "recall-", seed)),
@@ -85,7 +86,7 @@ void Training::take_step() {
     accuracy_ = decay * accuracy_ + (1 - decay) * right_part(logits.value(), batch.targets);
   }
   ++step_;
-  if (records_ < settings_.records && accuracy_ >= enough_to_double) {
+  if (records_ < settings_.records && accuracy_ >= settings_.enough) {
     records_ = std::min(2 * records_, settings_.records);
     accuracy_ = 0;
   }

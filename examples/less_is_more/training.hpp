@@ -13,12 +13,13 @@ struct TrainingSettings {
   bool chain = false;
   std::size_t layers = 4, heads = 4, key_heads = 2, width = 64, hidden = 192;
   std::size_t records = 128, most_steps = 1500, queries = 16;
-  double rate = 3e-3;
-  std::string folder;  // where trainings are kept; empty: nowhere
+  double rate = 3e-3, final_rate = 1.5e-4;
+  double enough = 0.8;  // right answers, for twice as many records
+  std::string folder;   // where trainings are kept; empty: nowhere
 };
 
-// The number of records begins at 4 and doubles whenever four of five answers, over the last tens
-// of steps, are right. The training ends when 97 of 100 are with all records, or after most_steps.
+// The number of records begins at 4 and doubles whenever enough answers, over the last tens of
+// steps, are right. The training ends when 97 of 100 are with all records, or after most_steps.
 // Without this curriculum a model stays at chance for long.
 class Training {
  public:

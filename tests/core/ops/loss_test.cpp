@@ -24,9 +24,9 @@ auto loss_for(const ag::Indices& targets, const ag::CrossEntropyOptions& options
 // The numbers expected below are NumPy's for these logits and the targets 2 and 0.
 Array sample() { return ag::array_of({1, 2, 3, -1, 0.5, 4}, {2, 3}); }
 
-constexpr ag::CrossEntropyOptions smoothed{.label_smoothing = Real(0.1)};
-constexpr ag::CrossEntropyOptions by_row{.reduction = ag::Reduction::none};
-constexpr ag::CrossEntropyOptions ignoring{.ignore_index = -100};
+const ag::CrossEntropyOptions smoothed{.label_smoothing = Real(0.1)};
+const ag::CrossEntropyOptions by_row{.reduction = ag::Reduction::none};
+const ag::CrossEntropyOptions ignoring{.ignore_index = -100};
 
 }  // namespace
 
@@ -170,4 +170,57 @@ TEST_CASE("a target outside the classes throws", "[loss][C77]") {
 TEST_CASE("an ignored class stays in the softmax of other rows", "[loss][C79]") {
   const Variable x(ag::array_of({0, 1, 1}, {1, 3}));
   require_close(ag::cross_entropy(x, targets_of({1}), {.ignore_index = 0}).value(), {0.861995});
+}
+
+TEST_CASE("a target counts as often as its weight says, and one without weight as if it were not",
+          "[loss]") {
+  const Array x = random_array({5, 4}, -2, 2);
+  const ag::Indices targets{3, 0, 1, 2, 2};
+  const ag::CrossEntropyOptions weighted{
+      .weights = ag::array_of({2.0, 0.0, 1.0, 0.0, 1.0}, {5})};
+  for (const auto reduction : {ag::Reduction::mean, ag::Reduction::sum}) {
+    ag::CrossEntropyOptions options = weighted;
+    options.reduction = reduction;
+    const Variable logits = ag::parameter(x);
+    Tape tape;
+    const Variable loss = ag::cross_entropy(logits, targets, options);
+    const Array g = tape.gradients(loss).of(logits).value();
+    // the same rows, the first of them twice
+    const Variable twice = ag::take(Variable(x), ag::Indices{0, 0, 2, 4});
+    const Variable same =
+        ag::cross_entropy(twice, ag::Indices{3, 3, 1, 2}, {.reduction = reduction});
+    require_close(loss.value(), {double(same.item())}, tolerance(1e-14, 1e-6));
+    for (const std::size_t row : {1, 3})
+      for (std::size_t j = 0; j < 4; ++j) REQUIRE(g.data()[row * 4 + j] == 0);
+    require_close(loss.value(),
+                  {double(ag::composed_cross_entropy(logits, targets, options).item())},
+                  tolerance(1e-14, 1e-6));
+  }
+  require_gradients(
+      [&](const std::vector<Variable>& in) { return ag::cross_entropy(in[0], targets, weighted); },
+      {x});
+}
+
+TEST_CASE("a target without weight counts nothing, even if its logits are NaN", "[loss]") {
+  Array x = random_array({2, 3});
+  x.data()[0] = std::numeric_limits<Real>::quiet_NaN();
+  const Variable logits = ag::parameter(x);
+  Tape tape;
+  const Variable loss = ag::cross_entropy(logits, ag::Indices{7, 1},
+                                          {.weights = ag::array_of({0.0, 0.5}, {2})});
+  REQUIRE(std::isfinite(loss.item()));
+  require_close(ag::slice(tape.gradients(loss).of(logits), 0, {.start = 0, .stop = 1}).value(),
+                {0, 0, 0}, 0);
+}
+
+TEST_CASE("weights of a loss are finite, not negative, and one for each target", "[loss][errors]") {
+  const Variable logits(random_array({2, 3}));
+  const ag::Indices targets{0, 1};
+  const auto loss = [&](const Array& weights) {
+    return ag::cross_entropy(logits, targets, {.weights = weights});
+  };
+  REQUIRE_THROWS_AS(loss(ag::array_of({1.0}, {1})), ag::ShapeError);
+  REQUIRE_THROWS_AS(loss(ag::array_of({1.0, -1.0}, {2})), ag::ArgumentError);
+  REQUIRE_THROWS_AS(loss(ag::array_of({1.0, INFINITY}, {2})), ag::ArgumentError);
+  require_close(loss(ag::array_of({0.0, 0.0}, {2})).value(), {0}, 0);
 }

@@ -1,0 +1,125 @@
+#include "examples/ghost_attention/prepare.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "examples/common/tokenizer.hpp"
+#include "examples/ghost_attention/chat.hpp"
+#include "layers/llama.hpp"
+
+namespace {
+
+struct Instructions {
+  std::vector<InstructionPart> parts;
+  InstructionOptions options;
+};
+
+// The paper's three kinds; its lists were written by the model itself.
+Instructions built_in() {
+  return {{{"act as {}", "Figure: {}", {"Napoleon", "Marie Curie", "Oscar Wilde", "Cleopatra"}},
+           {"remember that you enjoy {}", "Hobby: {}", {"chess", "gardening", "surfing", "opera"}},
+           {"speak {}", "Language: {}", {"French", "Spanish", "Latin", "Korean"}}},
+          {.opening = "From now on, always ", .ending = "."}};
+}
+
+// {"parts": [{"sentence": "act as {}", "terse": "Figure: {}", "values": ["..."]}], "opening": ...,
+// "joint": ..., "ending": ..., "terse_opening": ..., "terse_joint": ..., "terse_ending": ...}
+Instructions read_instructions(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw ag::FileError("instructions: " + path + " is missing or unreadable");
+  try {
+    const nlohmann::json json = nlohmann::json::parse(in);
+    Instructions all;
+    for (const nlohmann::json& part : json.at("parts"))
+      all.parts.push_back({part.at("sentence"), part.at("terse"), part.at("values")});
+    const auto text = [&](const char* key, std::string& value) {
+      if (json.contains(key)) json.at(key).get_to(value);
+    };
+    text("opening", all.options.opening);
+    text("joint", all.options.joint);
+    text("ending", all.options.ending);
+    text("terse_opening", all.options.terse_opening);
+    text("terse_joint", all.options.terse_joint);
+    text("terse_ending", all.options.terse_ending);
+    return all;
+  } catch (const nlohmann::json::exception& error) {
+    throw ag::FileError("instructions: " + path + ": " + error.what());
+  }
+}
+
+// Roles as words, for a vocabulary that has no tokens for them.
+ChatTemplate chat_of(const Tokenizer& tokenizer) {
+  const auto encode = [&tokenizer](const std::string& text) {
+    Tokens tokens = tokenizer.encode(text);
+    tokens.erase(tokens.begin());  // the beginning of a text
+    return tokens;
+  };
+  const auto decode = [&tokenizer](const Tokens& tokens) {
+    std::string text;
+    std::int64_t before = Tokenizer::begin;
+    for (const std::int64_t token : tokens) {
+      text += tokenizer.text(token, before);
+      before = token;
+    }
+    return text;
+  };
+  return {encode, decode, {Tokenizer::begin}, encode("User:"), encode("Answer:"), Tokenizer::end};
+}
+
+// A model with all that its answers need.
+class Speaker {
+ public:
+  Speaker(const PrepareSettings& s, ag::Rng& rng)
+      : tokenizer_(s.tokenizer), model_(ag::load_llama(s.model)), chat_(chat_of(tokenizer_)) {
+    check_vocabulary(model_, tokenizer_);
+    const ReplyOptions options{.sampling = {.temperature = s.temperature, .top_k = 0},
+                               .most_tokens = s.most_tokens};
+    answer_ = best_of(
+        s.candidates,
+        [this, options, &rng](const Dialogue& d) { return reply(model_, chat_, d, options, rng); },
+        [this](const Dialogue& d, const std::string& answer) { return likelihood(d, answer); });
+  }
+  Speaker(const Speaker&) = delete;
+
+  const Answerer& answer() const { return answer_; }
+
+ private:
+  // The mean log-probability of the answer's tokens.
+  double likelihood(Dialogue dialogue, const std::string& answer) const {
+    dialogue.messages.push_back({Role::assistant, answer});
+    return -double(loss_of(model_, pack({encode(only_last_answer(dialogue), chat_)})).item());
+  }
+
+  Tokenizer tokenizer_;
+  ag::Transformer model_;
+  ChatTemplate chat_;
+  Answerer answer_;
+};
+
+Dialogue attached(const Dialogue& dialogue, const std::string& how) {
+  if (how == "everywhere") return attach_everywhere(dialogue);
+  return how == "first" ? attach_first(dialogue) : dialogue;
+}
+
+}  // namespace
+
+std::size_t prepare(const PrepareSettings& s, ag::Rng& rng) {
+  ag::check_argument(s.model.empty() == s.tokenizer.empty(),
+                     "prepare: a model needs its tokenizer, and a tokenizer its model");
+  std::vector<Dialogue> dialogues = read_dialogues(s.input);
+  Instructions instructions =
+      s.instructions.empty() ? built_in() : read_instructions(s.instructions);
+  instructions.options.terse_share = s.terse_share;
+  std::optional<Speaker> speaker;
+  if (!s.model.empty()) speaker.emplace(s, rng);
+  for (Dialogue& dialogue : dialogues) {
+    if (s.synthesise && !dialogue.has_instruction())
+      dialogue = with_instruction(
+          dialogue, random_instruction(instructions.parts, instructions.options, rng));
+    if (speaker) dialogue = answer_again(dialogue, speaker->answer());
+    dialogue = attached(dialogue, s.attach);
+    if (s.last_answer_only) dialogue = only_last_answer(dialogue);
+  }
+  write_dialogues(s.output, dialogues);
+  return dialogues.size();
+}
