@@ -1,5 +1,7 @@
 #include "core/fused.hpp"
 
+#include <algorithm>
+
 #include "core/ops/bias_gelu.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/loss.hpp"
@@ -89,6 +91,10 @@ FusedCase sample_cross_entropy(Rng& rng) {
   options.reduction =
       std::array{Reduction::mean, Reduction::sum, Reduction::none}[std::size_t(rng.integer(0, 3))];
   if (rng.uniform() < 0.5) options.ignore_index = rng.integer(0, classes);
+  if (rng.uniform() < 0.5) {
+    options.weights = uniform(rng, targets.shape(), -1, 2);
+    for (Real& w : *options.weights) w = std::max(w, Real(0));  // a third of them
+  }
   return {text("logits ", shape, ", smoothing ", options.label_smoothing),
           {random_logits(rng, shape)},
           [=](const Inputs& in) { return cross_entropy(in[0], targets, options); },

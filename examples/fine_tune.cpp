@@ -4,6 +4,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "core/core.hpp"
 #include "examples/common/command_line.hpp"
 #include "examples/common/progress.hpp"
 #include "examples/common/text.hpp"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/ops/loss.hpp"
+
 namespace {
 
 void append(Tokens& to, const Tokens& more) { to.insert(to.end(), more.begin(), more.end()); }

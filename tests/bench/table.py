@@ -153,7 +153,7 @@ def show_decode(rows, torch):
          "once at the memory's rate / the token's time",
          ["model", "threads", "token", *(["torch", "x", "spread"] if torch else []), "tokens/s", "bandwidth", "prompt",
           *(["torch", "x", "spread"] if torch else [])],
-         [[*r["head"], ours(r["token"]), *(rival(r["token"]) if torch else []), figure(1e3 / r["token"]["ours"]),
+         [[*r["head"], ours(r["token"]), *(rival(r["token"]) if torch else []), figure(r["token"]["ours"] and 1e3 / r["token"]["ours"]),
            percent(r["share_of_bandwidth"]), ours(r["prefill"]), *(rival(r["prefill"]) if torch else [])]
           for r in rows])
 

@@ -19,7 +19,8 @@ refuses() {
 }
 
 for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
-  translate_dates multi_token_attention attention_residuals less_is_more train_transformer; do
+  translate_dates multi_token_attention attention_residuals less_is_more \
+  ghost_attention train_transformer; do
   "$programs/$name" --help | grep -q -- --seed || fail "$name --help"
   refuses any nonsense "$programs/$name" --nonsense
 done
@@ -171,3 +172,21 @@ refuses 1 "at most 128" "$programs/less_is_more" --records 129
 refuses 1 "of a chain even" "$programs/less_is_more" --chain --records 7
 refuses 2 "--budgets" "$programs/less_is_more" --budgets 0
 refuses 2 "excludes" "$programs/less_is_more" --only-time --no-time
+
+few=(--seeds 1 --base-steps 3 --student-steps 3 --batch 4 --dialogues 3)
+refuses 1 "more --base-steps" "$programs/ghost_attention" "${few[@]}"
+prepare() { "$programs/ghost_attention" prepare "$@"; }
+said='{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}'
+echo "{\"messages\": [$said, $said]}" >talk
+prepare talk samples --synthesise --terse 0 >out || fail "$(cat out)"
+grep -q '"content":"From now on, always .* hi"' samples || fail "prepare adds no instruction: $(cat samples)"
+[ "$(grep -o '"weight":0.0' samples | wc -l)" = 3 ] || fail "prepare asks for earlier answers: $(cat samples)"
+echo '{"parts": [{"sentence": "rhyme on {}", "terse": "Rhyme: {}", "values": ["sun"]}]}' >parts.json
+prepare talk samples --synthesise --instructions parts.json --terse 1 --attach everywhere --all-answers >out
+[ "$(grep -o '"Rhyme: sun hi"' samples | wc -l)" = 2 ] || fail "prepare --attach everywhere: $(cat samples)"
+echo nonsense >>talk
+refuses 1 "talk line 2: is not a JSON object" prepare talk samples
+refuses 1 "missing or unreadable" prepare no_such_file samples
+refuses 1 "parts" prepare samples other --instructions talk
+refuses 1 "a model needs its tokenizer" prepare samples other --model none
+refuses 2 "output is required" prepare samples

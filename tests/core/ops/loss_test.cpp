@@ -2,6 +2,8 @@
 
 #include "common/pull_back.hpp"
 #include "core/ops/elementwise.hpp"
+#include "core/ops/index.hpp"
+#include "core/ops/shape.hpp"
 
 namespace {
 
