@@ -3,6 +3,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "common/data.hpp"
 #include "common/temporary_folder.hpp"
 #include "common/test.hpp"
 
@@ -198,4 +199,30 @@ TEST_CASE("a file made by another library is read", "[safetensors]") {
   REQUIRE(st::numbers(file.tensors[0]) == std::vector<double>{0, 0});
   REQUIRE(file.tensors[1].dtype == Dtype::i16);
   REQUIRE(file.tensors[1].bytes.size() == 4);
+}
+
+TEST_CASE("the samples of the format's own project are read, floating-point ones as numbers",
+          "[safetensors]") {
+  const std::filesystem::path folder = data_folder("safetensors_samples");
+  if (!have_data(folder)) return;
+  const std::vector<std::pair<std::string, Dtype>> samples{
+      {"B", Dtype::u8},  {"H", Dtype::u16}, {"I", Dtype::u32}, {"b", Dtype::i8}, {"h", Dtype::i16},
+      {"i", Dtype::i32}, {"e", Dtype::f16}, {"f", Dtype::f32}, {"d", Dtype::f64}};
+  const st::File overall = st::read(folder / "overall.safetensors");
+  for (const auto& [name, dtype] : samples) {
+    const st::File file = st::read(folder / (name + ".safetensors"));
+    CAPTURE(name);
+    REQUIRE(file.metadata == st::Metadata{{"test", "a"}});
+    REQUIRE(file.tensors.size() == 1);
+    const st::Tensor& x = file.tensors[0];
+    REQUIRE(x.name == name);
+    REQUIRE(x.dtype == dtype);
+    REQUIRE(x.shape == st::Sizes{6});
+    REQUIRE(overall.find(name) != nullptr);
+    REQUIRE(overall.find(name)->bytes == x.bytes);
+    if (st::is_floating(dtype))
+      REQUIRE(st::numbers(x) == std::vector<double>{-3, -2, -1, 0, 1, 2});
+    else
+      REQUIRE_THROWS_WITH(st::numbers(x), ContainsSubstring(st::dtype_name(dtype)));
+  }
 }

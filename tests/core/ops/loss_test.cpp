@@ -178,8 +178,7 @@ TEST_CASE("a target counts as often as its weight says, and one without weight a
           "[loss]") {
   const Array x = random_array({5, 4}, -2, 2);
   const ag::Indices targets{3, 0, 1, 2, 2};
-  const ag::CrossEntropyOptions weighted{
-      .weights = ag::array_of({2.0, 0.0, 1.0, 0.0, 1.0}, {5})};
+  const ag::CrossEntropyOptions weighted{.weights = ag::array_of({2.0, 0.0, 1.0, 0.0, 1.0}, {5})};
   for (const auto reduction : {ag::Reduction::mean, ag::Reduction::sum}) {
     ag::CrossEntropyOptions options = weighted;
     options.reduction = reduction;
@@ -208,8 +207,8 @@ TEST_CASE("a target without weight counts nothing, even if its logits are NaN", 
   x.data()[0] = std::numeric_limits<Real>::quiet_NaN();
   const Variable logits = ag::parameter(x);
   Tape tape;
-  const Variable loss = ag::cross_entropy(logits, ag::Indices{7, 1},
-                                          {.weights = ag::array_of({0.0, 0.5}, {2})});
+  const Variable loss =
+      ag::cross_entropy(logits, ag::Indices{7, 1}, {.weights = ag::array_of({0.0, 0.5}, {2})});
   REQUIRE(std::isfinite(loss.item()));
   require_close(ag::slice(tape.gradients(loss).of(logits), 0, {.start = 0, .stop = 1}).value(),
                 {0, 0, 0}, 0);
