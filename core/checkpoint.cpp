@@ -128,10 +128,6 @@ Array to_array(const std::vector<Piece>& pieces, const Shape& shape) {
   return array;
 }
 
-}  // namespace
-
-namespace {
-
 // Rows [first, last) of a variable as a tensor.
 Tensor rows_of(const std::string& name, const Variable& x, std::size_t first, std::size_t last) {
   safetensors::Sizes shape(x.shape().begin(), x.shape().end());

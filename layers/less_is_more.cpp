@@ -43,6 +43,7 @@ void LessIsMore::begin_step(std::size_t layers, std::size_t time, const Continua
   check_argument(layers == options_.roles.size(), "LessIsMore: has roles for ",
                  options_.roles.size(), " layers, the model has ", layers);
   one_token_ = time == 1;
+  new_ = rows.counts;
   lengths_.clear();
   for (std::size_t row = 0; row < rows.past.size(); ++row) lengths_.push_back(rows.length(row));
 }
@@ -80,6 +81,7 @@ AttentionOutput LessIsMore::select(std::size_t layer, const AttentionInputs& in,
 void LessIsMore::count(const AttentionInputs& in, const TokenSets* sets) {
   const std::size_t of_token = (in.k.width + in.v.width) * sizeof(Real);
   for (std::size_t row = 0; row < lengths_.size(); ++row) {
+    if (new_[row] == 0) continue;
     const std::size_t dense = in.k.heads * lengths_[row] * of_token;
     dense_bytes_ += dense;
     if (sets == nullptr)

@@ -5,8 +5,9 @@
 //   dense   layers attend to all tokens
 //   select  layers do so too, and choose tokens by their scores (token_selection.hpp)
 //   sparse  layers attend to what the last selecting layer before them chose in this step
-// The cache stays whole, and prompts are read densely. It needs no training. Source: Yang et al.,
-// "Less is more", arXiv:2508.07101, sections 4 and 5.
+// The cache stays whole, and pieces of two tokens or more, as prompts are, are read densely. Dense
+// and selecting layers run decode_attention, whatever the model's kernel is. It needs no training.
+// Source: Yang et al., "Less is more", arXiv:2508.07101, sections 4 and 5.
 #pragma once
 
 #include <vector>
@@ -43,8 +44,9 @@ class LessIsMore {
   // What was chosen by the selecting layer that `layer` goes by, in the last step; null if that
   // step read more than one token, or for a dense layer.
   const TokenSets* sets(std::size_t layer) const;
-  // Bytes of keys and values that the attention of all layers has read since the beginning, and
-  // would have read in dense layers; steps of one token alone count.
+  // Bytes of keys and values that the attention of all layers has gone over since the beginning,
+  // and would have in dense layers; of a window too what it hides. Steps of one token alone count,
+  // for rows that got it.
   std::size_t bytes_read() const { return bytes_read_; }
   std::size_t dense_bytes() const { return dense_bytes_; }
 
@@ -60,8 +62,8 @@ class LessIsMore {
   LessIsMoreOptions options_;
   Rng rng_;
   bool one_token_ = false;
-  std::vector<std::size_t> lengths_;  // of the rows, the new token counted
-  std::vector<TokenSets> chosen_;     // by each selecting layer
+  std::vector<std::size_t> lengths_, new_;  // of the rows, the new tokens counted; and these
+  std::vector<TokenSets> chosen_;           // by each selecting layer
   std::size_t bytes_read_ = 0, dense_bytes_ = 0;
 };
 

@@ -196,9 +196,9 @@ void check_shaped_like_llama(const TransformerOptions& o) {
   const bool plain = !scores.soft_cap && !scores.alibi && !scores.relative_reach && !scores.scale &&
                      scores.steps.empty() && scores.sink == Sink::none && !o.attention &&
                      std::holds_alternative<ResidualSum>(o.residual) && !o.window;
-  check_argument(plain && !o.bias && o.norm == NormKind::rms && o.positions == Positions::rotary &&
-                     !o.rotary.width && o.rotary.position_scale == 1 && o.gated &&
-                     o.activation == silu && o.hidden,
+  check_argument(plain && !o.bias && o.layers > 0 && o.norm == NormKind::rms &&
+                     o.positions == Positions::rotary && !o.rotary.width &&
+                     o.rotary.position_scale == 1 && o.gated && o.activation == silu && o.hidden,
                  "save_llama: the model is not shaped like Llama: it needs RMS norms, rotary "
                  "positions of whole heads, a gated feed-forward part of a given width, and "
                  "neither biases nor other scores, residuals or windows");
@@ -276,11 +276,11 @@ void save_llama(const Transformer& model, const std::filesystem::path& weights) 
   const TransformerOptions& o = model.options;
   check_shaped_like_llama(o);
   const bool theirs = o.rotary.pairs == RotaryPairs::halves;
-  if (theirs)
-    write_atomically(weights.parent_path() / "config.json", {config_of(o).dump(2) + "\n"});
   save(parameters(model), weights,
        theirs ? safetensors::Metadata{{"format", "pt"}} : metadata_of(o),
        llama_placements(o, theirs ? LlamaNames::hugging_face : LlamaNames::meta));
+  if (theirs)
+    write_atomically(weights.parent_path() / "config.json", {config_of(o).dump(2) + "\n"});
 }
 
 }  // namespace ATTNGRAD_PRECISION

@@ -44,10 +44,10 @@ Transformer load_llama(const std::filesystem::path& weights,
                        const AttentionKernel& kernel = flash_attention);
 
 // Writes a model so that load_llama() and others read it: with rotary pairs of halves under Hugging
-// Face's names and with a config.json in the same folder, with neighbours under Meta's names and
-// with the sizes as metadata. Throws ArgumentError, before anything is written, for a model that is
-// not shaped like Llama, and with Meta's names for a head that is not tied; FileError where a file
-// cannot be written.
+// Face's names and with a config.json in the same folder, where it replaces another, with
+// neighbours under Meta's names and with the sizes as metadata. Throws ArgumentError, before
+// anything is written, for a model that is not shaped like Llama, and with Meta's names for a head
+// that is not tied; FileError where a file cannot be written.
 void save_llama(const Transformer& model, const std::filesystem::path& weights);
 
 }  // namespace ATTNGRAD_PRECISION

@@ -143,13 +143,14 @@ struct Transformer : Layer {
   TransformerCache make_streaming_cache(std::size_t batch, std::size_t capacity,
                                         std::size_t sinks = 4) const;
   // The logits of new tokens, which follow those in the cache and are in it afterwards: what a call
-  // with the whole sequences gives in their places, without dropout. tokens: (batch, new), any
-  // number of new ones from 1 on, so a prompt may come in pieces; logits: (batch, new, vocabulary).
-  // Rows of different lengths are padded at their ends: of row b the first counts[b] tokens are
-  // new, by default all, maybe none; the others may be any of the vocabulary, and their logits mean
-  // nothing. less_is_more: where one new token of each row reads what it says (less_is_more.hpp).
-  // A call that throws leaves the cache as it was: TapeError while a Tape records, for there is no
-  // gradient; ArgumentError where room is short; ShapeError for another batch.
+  // with the whole sequences gives in their places, without dropout. tokens: (batch, new) or
+  // (batch, new, parts), any number of new ones from 1 on, so a prompt may come in pieces; logits:
+  // (batch, new, vocabulary). Rows of different lengths are padded at their ends: of row b the
+  // first counts[b] tokens are new, by default all, maybe none; the others may be any of the
+  // vocabulary, and their logits mean nothing. less_is_more: where one new token of each row reads
+  // what it says (less_is_more.hpp). A call that throws leaves the cache as it was, but for places
+  // of a streaming one: TapeError while a Tape records, for there is no gradient; ArgumentError
+  // where room is short; ShapeError for another batch.
   Variable decode(const Indices& tokens, TransformerCache& cache,
                   LessIsMore* less_is_more = nullptr) const;
   Variable decode(const Indices& tokens, const std::vector<std::size_t>& counts,
@@ -165,9 +166,9 @@ struct Transformer : Layer {
   }
 
  private:
-  // attend: also told which block it is for
   TransformerCache make_cache_of(std::size_t batch, std::size_t capacity,
                                  std::optional<std::size_t> sinks) const;
+  // attend: also told which block it is for
   using Attend =
       std::function<Variable(std::size_t block, const MultiHeadAttention&, const Variable& x)>;
   Variable through_blocks(Variable x, const Attend& attend, Rng* rng) const;

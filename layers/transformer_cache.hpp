@@ -10,7 +10,8 @@ inline namespace ATTNGRAD_PRECISION {
 struct Transformer;
 
 // Made by Transformer::make_cache, filled by Transformer::decode. Rows of the batch may come to
-// different lengths. A failed call changes nothing.
+// different lengths. A failed call changes nothing, but
+// that a streaming cache may have lost its oldest token to it.
 class TransformerCache {
  public:
   std::size_t batch() const { return lengths_.size(); }

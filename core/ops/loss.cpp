@@ -49,6 +49,8 @@ class Targets {
   }
   double smoothing() const { return double(options_.label_smoothing); }
   bool keeps_rows() const { return options_.reduction == Reduction::none; }
+  const Indices& all() const { return targets_; }
+  const CrossEntropyOptions& options() const { return options_; }
   Shape result_shape() const { return keeps_rows() ? targets_.shape() : Shape(); }
 
   // What the loss of one row counts in the result.
@@ -149,14 +151,16 @@ Variable cross_entropy(const Variable& logits, const Indices& targets,
     losses[row] = t->share(row) * row_loss(x, log_sums[row], (*t)[row], t->smoothing(), n);
   });
 
-  saves_bytes(log_sums.size() * sizeof(LogSumExp) + targets.size() * sizeof(std::int64_t));
+  const std::size_t weights = options.weights ? options.weights->size() * sizeof(Real) : 0;
+  saves_bytes(log_sums.size() * sizeof(LogSumExp) + targets.size() * sizeof(std::int64_t) +
+              weights);
   return record_joint(
       "cross_entropy", Variable(collect(*t, losses)), {logits},
       [t, logits, log_sums = std::move(log_sums)](const Array& g) {
         return list_of(backward(*t, logits.value(), log_sums, g));
       },
-      [targets, options](const std::vector<Variable>& in) {
-        return composed_cross_entropy(in[0], targets, options);
+      [t](const std::vector<Variable>& in) {
+        return composed_cross_entropy(in[0], t->all(), t->options());
       });
 }
 

@@ -28,9 +28,9 @@ struct CrossEntropyOptions {
 // gradient 0, and the mean does not count the row; the mean of no rows is 0. An ignore_index that
 // is a class still stands in the softmax of the other rows. A row with a weight w counts w times,
 // in the mean too, and with the weight 0 as if it were ignored: its gradient is exactly 0. Saves
-// logits and two numbers per row, no probabilities. Throws ShapeError unless targets and weights
-// fit, ArgumentError for any other target, a smoothing outside [0, 1], and weights that are
-// negative or not finite. Source of smoothing: Szegedy et al., "Rethinking the Inception
+// logits, two numbers per row and the weights, no probabilities. Throws ShapeError unless targets
+// and weights fit, ArgumentError for any other target, a smoothing outside [0, 1], and weights that
+// are negative or not finite. Source of smoothing: Szegedy et al., "Rethinking the Inception
 // Architecture", 2015, arXiv:1512.00567, section 7.
 Variable cross_entropy(const Variable& logits, const Indices& targets,
                        CrossEntropyOptions options = {});

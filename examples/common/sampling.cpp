@@ -73,7 +73,10 @@ class Reader {
                         count = std::clamp<std::size_t>(room, 1, unread);
       ag::Indices piece = ag::Indices::from_shape({1, count});
       std::copy_n(tokens.end() - std::ptrdiff_t(unread), count, piece.data());
-      const ag::Variable logits = model_.decode(piece, cache_, less_ ? &*less_ : nullptr);
+      // a prompt is read densely, even token by token
+      const bool last_piece = count == unread;
+      const ag::Variable logits =
+          model_.decode(piece, cache_, less_ && last_piece ? &*less_ : nullptr);
       last.assign(logits.value().end() - std::ptrdiff_t(logits.size(-1)), logits.value().end());
       unread -= count;
     }

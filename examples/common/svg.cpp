@@ -74,7 +74,7 @@ std::string svg_number(double x) {
 }
 
 const char* svg_colour(std::size_t i) {
-  constexpr const char* colours[] = {"#1f6fb4", "#d9541e", "#2e8b57", "#8a4fbf"};
+  constexpr const char* colours[] = {"#1f6fb4", "#d9541e", "#2e8b57", "#8a4fbf", "#b8860b"};
   return colours[i % std::size(colours)];
 }
 

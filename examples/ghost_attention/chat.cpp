@@ -152,7 +152,7 @@ std::vector<std::string> ChatSession::answer() {
       if (done[row]) continue;
       const bool full = answers[row].size() == options_.most_tokens;
       const std::int64_t token =
-          full ? chat_.turn_end : chosen(logits, row, options_.sampling, rng_);
+          full ? chat_.turn_end : chat_.end_or_itself(chosen(logits, row, options_.sampling, rng_));
       waiting_[row] = {token};
       if (token != chat_.turn_end) {
         answers[row].push_back(token);
@@ -171,7 +171,7 @@ std::string reply(const ag::Transformer& model, const ChatTemplate& chat, const 
                   const ReplyOptions& options, ag::Rng& rng) {
   ag::check_argument(!dialogue.messages.empty() && dialogue.messages.back().role == Role::user,
                      "reply: the last message must be the user's");
-  ChatSession session(model, chat, 1, options, rng.skip(1));
+  ChatSession session(model, chat, 1, options, rng.split().seed());
   session.waiting_[0] = encode(dialogue, chat).tokens;
   return session.answer()[0];
 }

@@ -1,8 +1,8 @@
 // Dialogues as tokens, and a model that takes part in them.
 #pragma once
 
+#include <algorithm>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +20,13 @@ struct ChatTemplate {
   std::function<Tokens(const std::string&)> encode;
   std::function<std::string(const Tokens&)> decode;
   Tokens begin, user, assistant;
-  std::int64_t turn_end;  // which no content holds
+  std::int64_t turn_end;   // which no content holds
+  Tokens other_ends = {};  // what a model may end an answer with, too
+
+  std::int64_t end_or_itself(std::int64_t token) const {
+    const bool ends = std::find(other_ends.begin(), other_ends.end(), token) != other_ends.end();
+    return ends ? turn_end : token;
+  }
 };
 
 // What a model reads and is asked for: tokens, and for each the weight of its loss: the message's

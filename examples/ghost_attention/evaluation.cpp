@@ -46,9 +46,9 @@ Outcome evaluate(const ag::Transformer& model, const PersonaTask& task, const Ce
   ag::Rng rng(seed);
   Outcome outcome;
   for (std::size_t done = 0; done < dialogues;) {
-    const std::size_t count = std::min(rows_at_a_time, dialogues - done);
     // half of the instructions in few words: rows of one length are decoded at a time
     const bool terse = done >= dialogues / 2;
+    const std::size_t count = std::min(rows_at_a_time, (terse ? dialogues : dialogues / 2) - done);
     const std::vector<Case> cases = random_cases(task, cell, count, terse, rng);
     const std::vector<Dialogue> finished = dialogues_of(model, task, cases, cell.instruct);
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,7 +1,9 @@
 // Ghost Attention: a model learns to follow, for twenty turns, an instruction that it was given in
 // the first; and the recipe that makes its data, for files of one's own.
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <stdexcept>
 
 #include "examples/common/command_line.hpp"
 #include "examples/common/jobs.hpp"
@@ -46,21 +48,28 @@ CLI::App* add_prepare(Program& program, PrepareSettings& s) {
   prepare->add_flag("--last-answer-only,!--all-answers", s.last_answer_only,
                     "whose loss counts (the default: the last answer's)");
   prepare->add_flag("--synthesise", s.synthesise, "an instruction for dialogues without one");
+  prepare->add_flag("--rewrite", s.rewrite, "instructions that are there, in few words");
   prepare->add_option("--instructions", s.instructions, "a file of what they are made of (JSON)");
-  prepare->add_option("--terse", s.terse_share, "the share of them in few words")
+  prepare
+      ->add_option("--terse", s.terse_share,
+                   "the share of instructions that are made, or rewritten, in few words")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  prepare->add_option("--model", s.model, "who gives all answers anew: a Llama-shaped model");
+  CLI::Option* model =
+      prepare->add_option("--model", s.model, "who gives all answers anew: a Llama-shaped model");
   prepare->add_option("--tokenizer", s.tokenizer, "its vocabulary, as llama2.c's tok512.bin");
   prepare->add_option("--candidates", s.candidates, "answers, of which the likeliest is kept")
       ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(model);
   prepare->add_option("--temperature", s.temperature, "of the answers")
       ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(model);
   prepare->add_option("--most-tokens", s.most_tokens, "of an answer")
       ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(model);
   return prepare;
 }
 

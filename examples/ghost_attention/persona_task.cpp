@@ -21,6 +21,8 @@ std::vector<std::string> all_words() {
   add("hobby-", 1);
   words.push_back("figure-0");
   words.push_back("hobby-0");
+  while (words.size() < PersonaTask::vocabulary)  // what a model may say, and never learns to
+    words.push_back("unused-" + std::to_string(words.size()));
   return words;
 }
 
@@ -53,7 +55,7 @@ ChatTemplate chat_of(const std::vector<std::string>& words) {
     std::string text;
     for (const std::int64_t token : all) {
       if (!text.empty()) text += " ";
-      text += std::size_t(token) < words.size() ? words[std::size_t(token)] : "?";
+      text += words.at(std::size_t(token));
     }
     return text;
   };

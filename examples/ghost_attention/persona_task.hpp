@@ -9,7 +9,6 @@
 // what a model that forgets the instruction falls back to, as a chat model to its own persona.
 #pragma once
 
-#include <array>
 #include <optional>
 
 #include "examples/ghost_attention/chat.hpp"

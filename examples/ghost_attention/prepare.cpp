@@ -63,7 +63,13 @@ ChatTemplate chat_of(const Tokenizer& tokenizer) {
     }
     return text;
   };
-  return {encode, decode, {Tokenizer::begin}, encode("User:"), encode("Answer:"), Tokenizer::end};
+  return {encode,
+          decode,
+          {Tokenizer::begin},
+          encode("User:"),
+          encode("Answer:"),
+          Tokenizer::end,
+          {Tokenizer::begin}};
 }
 
 // A model with all that its answers need.
@@ -116,6 +122,9 @@ std::size_t prepare(const PrepareSettings& s, ag::Rng& rng) {
     if (s.synthesise && !dialogue.has_instruction())
       dialogue = with_instruction(
           dialogue, random_instruction(instructions.parts, instructions.options, rng));
+    else if (s.rewrite && dialogue.has_instruction() && rng.uniform() < s.terse_share)
+      dialogue = with_instruction(dialogue, in_few_words(dialogue.messages[0].content,
+                                                         instructions.parts, instructions.options));
     if (speaker) dialogue = answer_again(dialogue, speaker->answer());
     dialogue = attached(dialogue, s.attach);
     if (s.last_answer_only) dialogue = only_last_answer(dialogue);

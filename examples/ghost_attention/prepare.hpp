@@ -1,8 +1,6 @@
 // ghost_attention prepare: the recipe on a person's own dialogues, from one file to another.
 #pragma once
 
-#include <optional>
-
 #include "core/random.hpp"
 #include "examples/ghost_attention/recipe.hpp"
 
@@ -11,8 +9,9 @@ struct PrepareSettings {
   std::string attach = "first";  // everywhere, first or none
   bool last_answer_only = true;  // else every answer's loss counts
   bool synthesise = false;       // an instruction for dialogues that have none
+  bool rewrite = false;          // instructions that are there, in few words
   std::string instructions;      // a file of parts for that; empty: the built-in lists
-  double terse_share = 0.5;      // of the synthesised ones
+  double terse_share = 0.5;      // of the synthesised and rewritten ones
   std::string model, tokenizer;  // who answers again; empty: answers stay
   std::size_t candidates = 1;    // of which the likeliest answer is kept
   double temperature = 0.8;

@@ -40,7 +40,11 @@ Dialogue attach_first(const Dialogue& dialogue) {
 
 Dialogue only_last_answer(const Dialogue& dialogue) {
   Dialogue result = dialogue;
-  for (std::size_t i = 0; i + 1 < result.messages.size(); ++i) result.messages[i].weight = 0;
+  std::size_t last = result.messages.size();
+  while (last > 0 && result.messages[last - 1].role != Role::assistant) --last;
+  ag::check_argument(last > 0, "only_last_answer: the dialogue has no answer");
+  for (std::size_t i = 0; i + 1 < last; ++i)
+    if (result.messages[i].role == Role::assistant) result.messages[i].weight = 0;
   return result;
 }
 
@@ -98,6 +102,19 @@ std::string random_instruction(const std::vector<InstructionPart>& parts,
     if ((subset >> i & 1) != 0) values[i] = value;
   }
   return instruction_of(parts, values, rng.uniform() < options.terse_share, options);
+}
+
+std::string in_few_words(const std::string& instruction, const std::vector<InstructionPart>& parts,
+                         const InstructionOptions& options) {
+  std::vector<std::string> values(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    for (const std::string& value : parts[i].values) {
+      // the longest, where one value begins like another
+      const bool found = instruction.find(filled(parts[i].sentence, value)) != std::string::npos;
+      if (found && value.size() > values[i].size()) values[i] = value;
+    }
+  const bool whole = instruction_of(parts, values, false, options) == instruction;
+  return whole ? instruction_of(parts, values, true, options) : instruction;
 }
 
 Dialogue with_instruction(const Dialogue& dialogue, const std::string& instruction) {

@@ -15,7 +15,7 @@ Dialogue attach_everywhere(const Dialogue& dialogue);
 // The same in front of the first user's message only: what the trained model will be asked with.
 Dialogue attach_first(const Dialogue& dialogue);
 // The loss counts in the last answer alone: earlier ones were given in a context that the model no
-// longer sees.
+// longer sees. Throws attngrad::ArgumentError for a dialogue without an answer.
 Dialogue only_last_answer(const Dialogue& dialogue);
 
 // An answer to the last message, which is a user's.
@@ -48,4 +48,8 @@ std::string random_instruction(const std::vector<InstructionPart>& parts,
 std::string instruction_of(const std::vector<InstructionPart>& parts,
                            const std::vector<std::string>& values, bool terse,
                            const InstructionOptions& options);
+// The terse form of an instruction that instruction_of() makes in full; any other as it is, for
+// nothing that it asks may be lost. "Always act as Napoleon." becomes "Figure: Napoleon".
+std::string in_few_words(const std::string& instruction, const std::vector<InstructionPart>& parts,
+                         const InstructionOptions& options);
 Dialogue with_instruction(const Dialogue& dialogue, const std::string& instruction);

@@ -51,8 +51,7 @@ std::vector<DecodeTime> time_decoding(const DecodeTimeSettings& s) {
       times.push_back(time_of_token(model, cache, options));
       times.back().selector = selector;
     };
-    add({.roles = std::vector(s.layers, ag::DecodeRole::dense),
-         .selection = {.budget = context + 1}},
+    add({.roles = std::vector(s.layers, ag::DecodeRole::dense), .selection = {.budget = context}},
         "dense");
     for (const std::size_t budget : s.budgets)
       for (const ag::Selector selector :

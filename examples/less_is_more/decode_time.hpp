@@ -13,7 +13,7 @@ struct DecodeTimeSettings {
 };
 
 struct DecodeTime {
-  std::size_t context, budget;  // budget 0: dense
+  std::size_t context, budget;  // of dense attention, the context
   std::string selector;
   Timing token;
   std::size_t bytes;  // of keys and values that a token reads

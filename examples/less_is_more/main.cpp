@@ -1,6 +1,7 @@
 // LessIsMore on recall: models that find a value beside its key, decoded from a part of the cache
 // that all heads choose together, that each head chooses for itself, or that is a window.
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "examples/common/command_line.hpp"
@@ -140,7 +141,7 @@ void compare_methods(const Settings& s, std::uint64_t first_seed, bool json) {
     print_tables(results, settings);
     if (!s.training.chain) print_verdict(results, settings);
   }
-  if (!s.plot_path.empty()) draw_hits(s.plot_path, results);
+  if (!s.plot_path.empty()) draw_hits(s.plot_path, results, settings.front());
 }
 
 }  // namespace

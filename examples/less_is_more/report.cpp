@@ -1,7 +1,6 @@
 #include "examples/less_is_more/report.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -203,22 +202,20 @@ void print_json(const std::vector<SeedResult>& results) {
                 << "\n";
 }
 
-void draw_hits(const std::string& path, const std::vector<SeedResult>& results) {
-  std::vector<Curve> curves;
+void draw_hits(const std::string& path, const std::vector<SeedResult>& results,
+               const RoleSetting& setting) {
   const std::size_t records = records_of(results).back();
-  std::set<std::string> settings;
-  for (const Measurement& m : results.at(0).measurements)
-    if (m.method.setting != "dense") settings.insert(m.method.setting);
-  for (const std::string& setting : settings)
-    for (const ag::Selector selector : selectors_of(results)) {
-      Curve curve{ag::selector_name(selector) + ", " + setting, {}, {}};
-      for (const std::size_t budget : budgets_of(results)) {
-        curve.steps.push_back(double(budget));
-        curve.losses.push_back(mean_over_seeds(results, {setting, records, budget, selector},
-                                               [](const Measurement& m) { return m.mean_hit(); }));
-      }
-      curves.push_back(curve);
+  std::vector<Curve> curves;
+  for (const ag::Selector selector : selectors_of(results)) {
+    Curve curve{ag::selector_name(selector), {}, {}};
+    for (const std::size_t budget : budgets_of(results)) {
+      curve.steps.push_back(double(budget));
+      curve.losses.push_back(mean_over_seeds(results, {setting.name, records, budget, selector},
+                                             [](const Measurement& m) { return m.mean_hit(); }));
     }
-  write_loss_plot(path, ag::text("How often the needle among ", records, " records is read"),
-                  curves, {.x = "budget of tokens", .y = "hit rate"});
+    curves.push_back(curve);
+  }
+  write_loss_plot(
+      path, ag::text("How often the needle among ", records, " records is read, ", setting.name),
+      curves, {.x = "budget of tokens", .y = "hit rate"});
 }

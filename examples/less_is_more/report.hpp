@@ -15,5 +15,6 @@ void print_tables(const std::vector<SeedResult>& results, const std::vector<Role
 void print_verdict(const std::vector<SeedResult>& results,
                    const std::vector<RoleSetting>& settings);
 void print_json(const std::vector<SeedResult>& results);
-// The hit rate against the budget, of each selector and role setting, at the most records.
-void draw_hits(const std::string& path, const std::vector<SeedResult>& results);
+// The hit rate against the budget, of each selector, in one role setting at the most records.
+void draw_hits(const std::string& path, const std::vector<SeedResult>& results,
+               const RoleSetting& setting);

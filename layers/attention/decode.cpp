@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/kernels/rows.hpp"
 #include "core/kernels/tile.hpp"

@@ -5,6 +5,7 @@
 // Tape records, and a tape that saved a view of it before an append throws at its gradients.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "layers/attention/multi_token_decode.hpp"
@@ -26,7 +27,8 @@ struct KeyValueCacheOptions {
 // streaming cache tokens move to lower slots as older ones go, and keys are held before rotary
 // positions, which are those of the slots (Xiao et al., "Efficient streaming language models with
 // attention sinks", arXiv:2309.17453, section 3.2). All memory is taken at once. A failed call
-// changes nothing. Caches move but do not copy; fork() copies.
+// changes nothing, and what make_room() took is not given back. Caches move but do not copy; fork()
+// copies.
 class KeyValueCache {
  public:
   // Throws ArgumentError for a size of 0, and for sinks that leave no slot to others.

@@ -67,15 +67,15 @@ struct MultiHeadAttention : Layer {
   // first counts[b] are new, by default all, and the others padding, whose output means nothing.
   // Mask and scores count positions by slots of the cache. No dropout. A single new token runs
   // decode_attention in the place of flash_attention and fused_attention. A call that throws leaves
-  // the cache as it was: TapeError while a Tape records, for there is no gradient; ArgumentError
-  // where room or rotary positions are short, for a cache of another layer and for a mask given
-  // pair by pair; ShapeError for another x. Offers capture() "weights": (batch, heads, new,
-  // longest), but not of multi-token attention.
+  // the cache as it was, but for places of a streaming one: TapeError while a Tape records, for
+  // there is no gradient; ArgumentError where room or rotary positions are short, for a cache of
+  // another layer and for a mask given pair by pair; ShapeError for another x. Offers capture()
+  // "weights": (batch, heads, new, longest), but not of multi-token attention.
   Variable decode(const Variable& x, KeyValueCache& cache, const Mask& mask = causal()) const;
   Variable decode(const Variable& x, const std::vector<std::size_t>& counts, KeyValueCache& cache,
                   const Mask& mask = causal()) const;
-  // The same with another kernel for this call, or none (null). Throws ArgumentError where
-  // multi-token attention has taken the kernel's place.
+  // The same with another kernel for this call, or none (null); captured weights stay those of full
+  // attention. Throws ArgumentError where multi-token attention has taken the kernel's place.
   Variable decode(const Variable& x, const std::vector<std::size_t>& counts, KeyValueCache& cache,
                   const Mask& mask, const AttentionKernel& kernel) const;
 

@@ -78,7 +78,8 @@ Split split_budget(std::size_t tokens, const SelectionOptions& o) {
   const std::size_t ranked =
       o.selector == Selector::window
           ? 0
-          : static_cast<std::size_t>(double(o.budget) * (1 - o.recent_share));
+          // 10 (1 - 0.9) is 0.99999...
+          : static_cast<std::size_t>(double(o.budget) * (1 - o.recent_share) + 1e-9);
   const std::size_t rest = o.budget - ranked, sinks = rest < o.sinks ? 0 : o.sinks;
   return {tokens, sinks, rest - sinks, ranked};
 }

@@ -69,7 +69,8 @@ class TokenSets {
 // The sets for the next reads of a decoder: scores (batch, heads, keys) of one query in each row,
 // of which row b has lengths[b] tokens; `group` heads in a row share a head of keys. Of equal
 // scores the earlier token goes first, and NaN counts as the lowest. rng: for random_head alone.
-// Throws ShapeError unless there is a length, up to keys, for each row, and group divides heads.
+// Throws ShapeError unless there is a length, up to keys, for each row, and group divides heads;
+// ArgumentError as checked_selection(), and for random_head without rng.
 TokenSets select_tokens(const Array& scores, const std::vector<std::size_t>& lengths,
                         std::size_t group, const SelectionOptions& options, Rng* rng = nullptr);
 

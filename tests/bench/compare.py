@@ -67,7 +67,7 @@ def arguments():
     ap.add_argument("--json", action="store_true", help="one JSON document in place of the table")
     ap.add_argument("--threads", type=threads, default="1,2" if cores > 1 else "1",
                     help="counts to measure with, separated by commas (default: %(default)s)")
-    ap.add_argument("--only", type=groups, default=",".join(GROUPS), 
+    ap.add_argument("--only", type=groups, default=",".join(GROUPS),
                     help="some of %(default)s,forms,decode; the last: every form of attention, tokens with a cache")
     ap.add_argument("--python", metavar="PATH", default=os.environ.get("ATTNGRAD_PEER_PYTHON") or "python3",
                     help="the interpreter that has PyTorch (default: $ATTNGRAD_PEER_PYTHON, else python3)")

@@ -1,8 +1,6 @@
 // Decoding with a cache, token by token, of models shaped like Llama with random weights: one line
 // of JSON for each size, our side of peers/torch_decode.py.
-#include <chrono>
 #include <cstdio>
-#include <numeric>
 
 #include "core/core.hpp"
 #include "core/kernels/vector.hpp"
@@ -89,7 +87,8 @@ void measure(const Config& c) {
 int main(int argc, char** argv) {
   Program program("Times decoding with a cache, and a prompt of 512 tokens.");
   std::string only;
-  program.app.add_option("--config", only, "one size alone: 260k, 10M or 100M");
+  program.app.add_option("--config", only, "one size alone")
+      ->check(CLI::IsMember({"260k", "10M", "100M"}));
   return program.run(argc, argv, [&](const CommonOptions&) {
     for (const Config& c : configs)
       if (only.empty() || only == c.name) measure(c);

@@ -133,6 +133,39 @@ TEST_CASE("tensors of other names go where a table says, some rows each", "[chec
   }
 }
 
+TEST_CASE("variables are saved under other names, some rows each, and load from there",
+          "[checkpoint]") {
+  const TemporaryFolder folder;
+  const Variable qkv = ag::parameter(random_array({6, 2})), gain = ag::parameter(random_array({3})),
+                 scale = ag::parameter(random_array({}));
+  const ag::Parameters all{{"qkv", qkv}, {"gain", gain}, {"scale", scale}};
+  const std::vector<ag::Placement> names{
+      {"v", "qkv", 4}, {"q", "qkv", 0}, {"k", "qkv", 2}, {"norm", "gain"}, {"head", "gain"}};
+  ag::save(all, folder / "named", {}, names);
+  const auto file = ag::safetensors::read(folder / "named");
+  REQUIRE(file.tensors.size() == 5);
+  REQUIRE(file.find("head") == nullptr);  // the rows of "norm" again
+  REQUIRE(file.find("scale")->shape.empty());
+  REQUIRE(file.find("k")->shape == ag::safetensors::Sizes{2, 2});
+  const std::vector<double> k = ag::safetensors::numbers(*file.find("k"));
+  for (std::size_t i = 0; i < 4; ++i) REQUIRE(k[i] == double(qkv.value().data()[4 + i]));
+
+  const Variable other = ag::parameter(ag::zeros({6, 2})), gain2 = ag::parameter(ag::zeros({3})),
+                 scale2 = ag::parameter(ag::zeros({}));
+  ag::load({{"qkv", other}, {"gain", gain2}, {"scale", scale2}}, folder / "named",
+           {.names = names});
+  REQUIRE(other.value() == qkv.value());
+  REQUIRE(scale2.value() == scale.value());
+
+  const auto refuses = [&](const std::vector<ag::Placement>& bad) {
+    REQUIRE_THROWS_AS(ag::save(all, folder / "bad", {}, bad), ag::ArgumentError);
+    REQUIRE(!std::filesystem::exists(folder / "bad"));
+  };
+  refuses({{"k", "qkv", 2}});
+  refuses({{"q", "qkv", 0}, {"k", "qkv", 6}});
+  refuses({{"q", "query", 0}});
+}
+
 TEST_CASE("a tied weight is stored once and is one object after loading", "[checkpoint][C84]") {
   const TemporaryFolder folder;
   const Variable w = vector({1});

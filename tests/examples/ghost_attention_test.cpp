@@ -106,6 +106,15 @@ TEST_CASE("the instruction goes in front of every message of the user, or of the
   REQUIRE(contents(with_instruction(dialogue, "rhyme")).size() == 5);
 }
 
+TEST_CASE("the loss of all answers but the last is left out, wherever the dialogue ends",
+          "[recipe]") {
+  Dialogue dialogue = dialogue_of(two_turns);
+  REQUIRE(weights(only_last_answer(dialogue)) == std::vector<double>{1, 1, 0, 1, 1});
+  dialogue.messages.push_back({Role::user, "bye"});
+  REQUIRE(weights(only_last_answer(dialogue)) == std::vector<double>{1, 1, 0, 1, 1, 1});
+  REQUIRE_THROWS_AS(only_last_answer({{{Role::user, "hi"}}}), ag::ArgumentError);
+}
+
 TEST_CASE("answers are given anew beside the new ones, with the instruction in every message",
           "[recipe]") {
   std::vector<std::vector<std::string>> asked;
@@ -138,6 +147,11 @@ TEST_CASE("instructions are random combinations, half of them in few words", "[r
   REQUIRE(instruction_of(parts, {"B", "x"}, false, options) == "Always act as B and enjoy x.");
   REQUIRE(instruction_of(parts, {"", "x"}, false, options) == "Always enjoy x.");
   REQUIRE(instruction_of(parts, {"B", "x"}, true, options) == "Figure: B, Hobby: x");
+  REQUIRE(in_few_words("Always act as B and enjoy x.", parts, options) == "Figure: B, Hobby: x");
+  REQUIRE(in_few_words("Always enjoy x.", parts, options) == "Hobby: x");
+  const std::string more = "Always enjoy x, and never say so.";
+  REQUIRE(in_few_words(more, parts, options) == more);
+  REQUIRE(in_few_words("be brief", parts, options) == "be brief");
   ag::Rng rng(1);
   std::map<std::string, int> seen;
   for (int i = 0; i < 600; ++i) ++seen[random_instruction(parts, options, rng)];
@@ -243,6 +257,19 @@ TEST_CASE("many dialogues at a time are answered as each alone, however long ans
     REQUIRE(reply(model, chat, dialogue, options, rng) == two[i]);
   }
   REQUIRE_THROWS_AS(session.say({"one"}), ag::ArgumentError);
+}
+
+TEST_CASE("a seed decides what is drawn in an answer", "[chat]") {
+  const ChatTemplate chat = characters();
+  const ag::Transformer model = model_of(128, 0.2);
+  const Dialogue dialogue{{{Role::user, "hello"}}};
+  const ReplyOptions options{.sampling = {.temperature = 1, .top_k = 0}, .most_tokens = 20};
+  const auto answer = [&](std::uint64_t seed) {
+    ag::Rng rng(seed);
+    return reply(model, chat, dialogue, options, rng);
+  };
+  REQUIRE(answer(1) == answer(1));
+  REQUIRE(answer(1) != answer(2));
 }
 
 TEST_CASE("pairs that are held out are never among those to learn", "[personas]") {

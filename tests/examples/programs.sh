@@ -148,7 +148,6 @@ refuses 1 "missing, unreadable or empty" "$programs/generate" --model none --tok
 echo broken >broken
 refuses 1 "broken ends at byte" "$programs/generate" --model none --tokenizer broken
 refuses 1 "top_p must be in (0, 1]" "$programs/generate" --model none --tokenizer broken --top-p 0
-echo "all programs behave"
 refuses 2 "--select requires --budget" "$programs/generate" --model none --tokenizer none --select 1
 refuses 2 "--selector" "$programs/generate" --model none --tokenizer none --budget 8 --selector best
 
@@ -180,13 +179,20 @@ said='{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello
 echo "{\"messages\": [$said, $said]}" >talk
 prepare talk samples --synthesise --terse 0 >out || fail "$(cat out)"
 grep -q '"content":"From now on, always .* hi"' samples || fail "prepare adds no instruction: $(cat samples)"
-[ "$(grep -o '"weight":0.0' samples | wc -l)" = 3 ] || fail "prepare asks for earlier answers: $(cat samples)"
+[ "$(grep -o '"weight":0.0' samples | wc -l)" = 1 ] || fail "prepare asks for earlier answers: $(cat samples)"
 echo '{"parts": [{"sentence": "rhyme on {}", "terse": "Rhyme: {}", "values": ["sun"]}]}' >parts.json
 prepare talk samples --synthesise --instructions parts.json --terse 1 --attach everywhere --all-answers >out
 [ "$(grep -o '"Rhyme: sun hi"' samples | wc -l)" = 2 ] || fail "prepare --attach everywhere: $(cat samples)"
+echo '{"messages": [{"role": "system", "content": "rhyme on sun"}, {"role": "user", "content": "hi"}, {"role": "assistant", "content": "fun"}]}' >talk
+prepare talk samples --rewrite --instructions parts.json --terse 1 >out
+grep -q '"content":"Rhyme: sun hi"' samples || fail "prepare --rewrite: $(cat samples)"
 echo nonsense >>talk
 refuses 1 "talk line 2: is not a JSON object" prepare talk samples
 refuses 1 "missing or unreadable" prepare no_such_file samples
-refuses 1 "parts" prepare samples other --instructions talk
+echo "{}" >no_parts.json
+refuses 1 "parts" prepare samples other --instructions no_parts.json
+refuses 2 "requires --model" prepare samples other --candidates 3
 refuses 1 "a model needs its tokenizer" prepare samples other --model none
 refuses 2 "output is required" prepare samples
+
+echo "all programs behave"

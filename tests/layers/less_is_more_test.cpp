@@ -185,6 +185,31 @@ TEST_CASE("sparse layers read the budget of each head of keys once, or once a he
   REQUIRE(bytes_of(ag::Selector::per_head) == (2 * 2 * 31 + 2 * heads * 8) * of_token);
 }
 
+TEST_CASE("rows that get no token read nothing", "[less]") {
+  const ag::Transformer model = model_of(grouped());
+  ag::TransformerCache cache = model.make_cache(2);
+  model.decode(drawn({2, 30}), {30, 20}, cache);
+  ag::LessIsMore less(options_of(8, ag::Selector::unified));
+  model.decode(drawn({2, 1}, 8), {0, 1}, cache, &less);
+  REQUIRE(less.dense_bytes() == layers * 2 * 21 * 2 * 4 * sizeof(Real));
+  REQUIRE(cache.lengths() == std::vector<std::size_t>{30, 21});
+}
+
+TEST_CASE("the scores beside dense attention are those of the softmax, -infinity where hidden",
+          "[less]") {
+  const ag::AttentionInputs inputs = Inputs().heads_of();
+  const ag::AttentionOptions options{.mask = ag::key_lengths({30, 13}),
+                                     .scores = {ag::soft_cap(2)}};
+  const ag::ScoredAttention scored = ag::decode_with_scores(inputs, options);
+  const Array weights = ag::attention_weights(inputs, options).value();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::size_t row = i / 30;  // of (batch, heads)
+    const double expected = std::exp(double(scored.scores.data()[i]) -
+                                     double(scored.attention.log_sum_exp.data()[row]));
+    REQUIRE(std::abs(double(weights.data()[i]) - expected) < tolerance(1e-13, 1e-6));
+  }
+}
+
 TEST_CASE("a prompt is read densely whatever the budget", "[less]") {
   const ag::Transformer model = model_of(grouped());
   ag::LessIsMore less(options_of(2, ag::Selector::unified));

@@ -298,3 +298,51 @@ TEST_CASE("rows of a streaming cache fill at their own times, and whole pieces n
   REQUIRE_THROWS_WITH(model.make_streaming_cache(1, 6, 6),
                       ContainsSubstring("sinks must be fewer"));
 }
+
+TEST_CASE("a full streaming cache forks and goes on, and is cut back like any other", "[cache]") {
+  Options options = small();
+  options.positions = ag::Positions::rotary;
+  const ag::Transformer model = model_of(options);
+  const ag::Indices tokens = drawn({1, 12});
+  ag::TransformerCache cache = model.make_streaming_cache(1, 6, 1);
+  for (std::size_t step = 0; step < 9; ++step) model.decode(times(tokens, step, step + 1), cache);
+  ag::TransformerCache fork = cache.fork({0, 0});
+  ag::Indices twice = ag::Indices::from_shape({2, 1});
+  for (std::size_t step = 9; step < 12; ++step) {
+    twice.fill(tokens.data()[step]);
+    const Array both = model.decode(twice, fork).value();
+    const Array one = model.decode(times(tokens, step, step + 1), cache).value();
+    for (std::size_t i = 0; i < 22; ++i) REQUIRE(both.data()[i] == one.data()[i % 11]);
+  }
+  cache.truncate({2});
+  REQUIRE(cache.lengths() == Counts{2});
+  model.decode(times(tokens, 0, 4), cache);
+  REQUIRE(cache.lengths() == Counts{6});
+}
+
+TEST_CASE("several tokens at a place are the sum of their vectors, in a call and from a cache",
+          "[cache]") {
+  const ag::Transformer model = model_of(small());
+  ag::Indices places = drawn({2, 6, 3});
+  const Variable whole = model(places);
+  REQUIRE(whole.shape() == ag::Shape{2, 6, 11});
+  ag::TransformerCache cache = model.make_cache(2);
+  require_close(model.decode(places, cache).value(), numbers(whole.value()),
+                tolerance(1e-12, 5e-5));
+  ag::Indices one = ag::Indices::from_shape({2, 6, 1});
+  std::copy_n(drawn({2, 6}).data(), 12, one.data());
+  require_close(model(one).value(), numbers(model(drawn({2, 6})).value()), 0);
+  REQUIRE_THROWS_AS(model(drawn({2, 6, 1, 1})), ag::ShapeError);
+}
+
+TEST_CASE("a call sees what its own mask shows, too: texts that share a row", "[cache]") {
+  const ag::Transformer model = [] {
+    Options options = small();
+    options.positions = ag::Positions::rotary;
+    return model_of(options);
+  }();
+  const ag::Indices tokens = drawn({1, 8}), ids{{0, 0, 0, 1, 1, 1, 1, 1}};
+  const Variable packed = model(tokens, ag::documents(ids));
+  require_close(ag::slice(packed, 1, {.start = 3}).value(),
+                numbers(model(times(tokens, 3, 8)).value()), tolerance(1e-12, 5e-5));
+}

@@ -67,6 +67,14 @@ TEST_CASE("a budget of every token or more chooses every token", "[selection]") 
     REQUIRE(shared_set(random_array({1, 3, 12}), {.budget = budget}) == all);
 }
 
+TEST_CASE("a share that floating point cannot hold leaves the whole number of ranked tokens",
+          "[selection]") {
+  // 10 (1 - 0.9) is 0.99999...: one is ranked, nine are the sinks and the last
+  const Array scores = ranked({{9}}, 30);
+  REQUIRE(shared_set(scores, {.budget = 10, .recent_share = 0.9, .sinks = 4}) ==
+          Set{0, 1, 2, 3, 9, 25, 26, 27, 28, 29});
+}
+
 TEST_CASE("with nothing but recent tokens the set is a window with sinks", "[selection]") {
   const Array scores = random_array({1, 4, 20});
   const Set set = shared_set(scores, {.budget = 7, .recent_share = 1, .sinks = 4});
