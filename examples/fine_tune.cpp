@@ -1,5 +1,5 @@
-// Trains a model that others have made a little further, on a text of one's own, and saves it under the
-// same names: generate reads it like the first.
+// Trains a model that others have made a little further, on a text of one's own, and saves it under
+// the same names: generate reads it like the first.
 #include <cstdio>
 #include <iostream>
 #include <sstream>
