@@ -27,6 +27,8 @@ inline double tolerance(double for_double, double for_float) {
   return in_double ? for_double : for_float;
 }
 
+inline std::vector<double> numbers(const Array& x) { return {x.begin(), x.end()}; }
+
 // Every element of x is within `bound` of the number expected, relative to max(1, |expected|); NaN
 // equals NaN.
 inline void require_close(const Array& x, const std::vector<double>& expected, double bound) {

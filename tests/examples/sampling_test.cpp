@@ -1,6 +1,7 @@
 // Writing on from a cache, against a model that reads everything again for each token.
 #include "examples/common/sampling.hpp"
 
+#include "common/drawn_layer.hpp"
 #include "common/test.hpp"
 
 namespace {
@@ -8,14 +9,8 @@ namespace {
 using Tokens = std::vector<std::int64_t>;
 
 ag::Transformer model_of(std::size_t context) {
-  ag::Rng rng(5);
-  ag::Transformer model(
-      {.vocabulary = 23, .context = context, .width = 16, .heads = 2, .layers = 2}, rng);
-  std::uint64_t seed = 0;
-  ag::visit_variables(model, [&](const std::string&, Variable& x) {
-    if (x.holds_value()) x.assign(random_array(x.shape(), -1, 1, ++seed));
-  });
-  return model;
+  return drawn_layer<ag::Transformer>(ag::TransformerOptions{
+      .vocabulary = 23, .context = context, .width = 16, .heads = 2, .layers = 2});
 }
 
 Tokens continued(const ag::Transformer& model, const Tokens& prompt, std::size_t count,

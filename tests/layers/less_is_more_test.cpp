@@ -2,6 +2,7 @@
 #include "layers/less_is_more.hpp"
 
 #include "common/bits.hpp"
+#include "common/drawn_layer.hpp"
 #include "common/test.hpp"
 #include "layers/attention/composed.hpp"
 #include "layers/attention/decode.hpp"
@@ -22,13 +23,7 @@ ag::TransformerOptions grouped() {
 }
 
 ag::Transformer model_of(const ag::TransformerOptions& options) {
-  ag::Rng rng(5);
-  ag::Transformer model(options, rng);
-  std::uint64_t seed = 0;
-  ag::visit_variables(model, [&](const std::string&, Variable& x) {
-    if (x.holds_value()) x.assign(random_array(x.shape(), -0.5, 0.5, ++seed));
-  });
-  return model;
+  return drawn_layer<ag::Transformer>(options, 0.5);
 }
 
 ag::Indices drawn(const ag::Shape& shape, std::uint64_t seed = 6) {
@@ -50,8 +45,6 @@ ag::LessIsMoreOptions options_of(std::size_t budget, ag::Selector selector,
   return {.roles = ag::decode_roles(layers, selecting),
           .selection = {.budget = budget, .selector = selector}};
 }
-
-std::vector<double> numbers(const Array& x) { return {x.begin(), x.end()}; }
 
 struct Inputs {
   Array q = random_array({2, 1, heads * 8}, -1, 1, 1), k = random_array({2, 30, 2 * 8}, -1, 1, 2),

@@ -3,6 +3,7 @@
 #include "layers/attention/key_value_cache.hpp"
 
 #include "common/bits.hpp"
+#include "common/drawn_layer.hpp"
 #include "common/test.hpp"
 #include "core/ops/reduce.hpp"
 #include "core/ops/shape.hpp"
@@ -17,16 +18,8 @@ namespace {
 using Counts = std::vector<std::size_t>;
 using Options = ag::MultiHeadAttentionOptions;
 
-std::vector<double> numbers(const Array& x) { return {x.begin(), x.end()}; }
-
 ag::MultiHeadAttention layer_of(const Options& options) {
-  ag::Rng rng(3);
-  ag::MultiHeadAttention layer(options, rng);
-  std::uint64_t seed = 0;
-  ag::visit_variables(layer, [&](const std::string&, Variable& x) {
-    if (x.holds_value()) x.assign(random_array(x.shape(), -1, 1, ++seed));
-  });
-  return layer;
+  return drawn_layer<ag::MultiHeadAttention>(options);
 }
 
 Variable times(const Variable& x, std::size_t start, std::size_t stop) {

@@ -1,5 +1,6 @@
 #include "layers/attention/multi_head.hpp"
 
+#include "common/drawn_layer.hpp"
 #include "common/test.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/shape.hpp"
@@ -25,12 +26,8 @@ Options everything() {
 }
 
 std::vector<Array> output_and_gradients(const Options& options, const ag::Mask& mask) {
-  ag::Rng rng(3), drop(8);
-  ag::MultiHeadAttention layer(options, rng);
-  std::uint64_t seed = 0;
-  ag::visit_variables(layer, [&](const std::string&, Variable& x) {
-    if (x.holds_value()) x.assign(random_array(x.shape(), -1, 1, ++seed));
-  });
+  ag::Rng drop(8);
+  const auto layer = drawn_layer<ag::MultiHeadAttention>(options);
   const ag::Parameters all = ag::parameters(layer);
   Tape tape;
   const Variable y = layer(Variable(random_array({2, 30, 12})), mask, &drop);
