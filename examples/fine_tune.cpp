@@ -6,28 +6,25 @@
 
 #include "core/core.hpp"
 #include "examples/common/command_line.hpp"
+#include "examples/common/llama_files.hpp"
 #include "examples/common/progress.hpp"
 #include "examples/common/text.hpp"
-#include "examples/common/tokenizer.hpp"
 #include "layers/llama.hpp"
 #include "optim/optim.hpp"
 
 namespace {
 
 struct Settings {
-  std::string model, tokenizer, text, save;
+  LlamaFiles files;
+  std::string text, save;
   std::size_t steps = 200, batch = 8, context = 128, warmup = 20;
   double rate = 3e-4;
 };
 
 void add_options(Program& program, Settings& s) {
-  program.app
-      .add_option("--model", s.model,
-                  "the weights: Meta's names with the sizes as metadata, or Hugging Face's with "
-                  "config.json beside them")
-      ->required();
-  program.app.add_option("--tokenizer", s.tokenizer, "the vocabulary, as llama2.c's tok512.bin")
-      ->required();
+  const LlamaOptions llama = add_llama_options(program.app, s.files);
+  llama.model->required();
+  llama.tokenizer->required();
   program.app.add_option("--text", s.text, "a file to learn; the built-in guide unless given");
   program.app.add_option("--save", s.save, "where to leave the trained weights (safetensors)")
       ->required();
@@ -94,9 +91,7 @@ int main(int argc, char** argv) {
   add_options(program, s);
   return program.run(argc, argv, [&](const CommonOptions& common) {
     check_writable(s.save);
-    const Tokenizer tokenizer(s.tokenizer);
-    const ag::Transformer model = ag::load_llama(s.model);
-    check_vocabulary(model, tokenizer);
+    const auto [tokenizer, model] = load(s.files);
     ag::check_argument(s.context <= model.options.context, "fine_tune: the model's context is ",
                        model.options.context, ", got windows of ", s.context);
     const TextSplit split = split_text(

@@ -5,14 +5,14 @@
 #include <iostream>
 
 #include "examples/common/command_line.hpp"
+#include "examples/common/llama_files.hpp"
 #include "examples/common/sampling.hpp"
-#include "examples/common/tokenizer.hpp"
-#include "layers/llama.hpp"
 
 namespace {
 
 struct Settings {
-  std::string model, tokenizer, prompt;
+  LlamaFiles files;
+  std::string prompt;
   std::size_t steps = 200;
   SamplingOptions sampling{.temperature = 0.8, .top_k = 0, .top_p = 0.9};
   std::size_t window = 0;  // 0: no streaming cache
@@ -61,13 +61,9 @@ ReadingOptions reading_options(const Settings& s, std::size_t layers, std::uint6
 }
 
 void add_options(Program& program, Settings& s) {
-  program.app
-      .add_option("--model", s.model,
-                  "the weights: Meta's names with the sizes as metadata, or Hugging Face's with "
-                  "config.json beside them")
-      ->required();
-  program.app.add_option("--tokenizer", s.tokenizer, "the vocabulary, as llama2.c's tok512.bin")
-      ->required();
+  const LlamaOptions llama = add_llama_options(program.app, s.files);
+  llama.model->required();
+  llama.tokenizer->required();
   program.app.add_option("--prompt", s.prompt, "how the text begins");
   program.size_option("--steps", s.steps, "tokens, unless the text ends before");
   add_sampling_options(program, s.sampling);
@@ -100,9 +96,9 @@ int main(int argc, char** argv) {
   add_options(program, s);
   return program.run(argc, argv, [&](const CommonOptions& common) {
     check_sampling(s.sampling);
-    const Tokenizer tokenizer(s.tokenizer);
-    const ag::Transformer model = ag::load_llama(s.model);
-    check_vocabulary(model, tokenizer);
+    ag::check_argument(program.app.count("--sinks") == 0 || s.window > 0 || s.sparse,
+                       "--sinks is for --window and --budget, got neither");
+    const auto [tokenizer, model] = load(s.files);
     const ReadingOptions reading = reading_options(s, model.options.layers, common.seed);
     ag::Rng rng(common.seed);
     std::string text = s.prompt;

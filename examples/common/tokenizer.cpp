@@ -136,8 +136,3 @@ std::string Tokenizer::text(const std::vector<std::int64_t>& tokens) const {
     if (tokens[i] != begin && tokens[i] != end) all += text(tokens[i], i > 0 ? tokens[i - 1] : end);
   return all;
 }
-
-void check_vocabulary(const ag::Transformer& model, const Tokenizer& tokenizer) {
-  ag::check_argument(model.options.vocabulary == tokenizer.size(), "the model has ",
-                     model.options.vocabulary, " tokens, the tokenizer ", tokenizer.size());
-}

@@ -6,10 +6,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "layers/transformer.hpp"
-
-namespace ag = attngrad;
-
 // Any bytes come back unchanged: what is no piece of the vocabulary becomes a token for each byte.
 // Source: llama2.c, run.c, whose tokens these are; the scheme is SentencePiece's (Kudo, Richardson,
 // arXiv:1808.06226).
@@ -39,6 +35,3 @@ class Tokenizer {
   std::vector<float> scores_;
   std::unordered_map<std::string, std::int64_t> tokens_;
 };
-
-// Throws attngrad::ArgumentError unless the model has as many tokens as the vocabulary.
-void check_vocabulary(const ag::Transformer& model, const Tokenizer& tokenizer);

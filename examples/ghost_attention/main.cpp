@@ -55,9 +55,8 @@ CLI::App* add_prepare(Program& program, PrepareSettings& s) {
                    "the share of instructions that are made, or rewritten, in few words")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  CLI::Option* model =
-      prepare->add_option("--model", s.model, "who gives all answers anew: a Llama-shaped model");
-  prepare->add_option("--tokenizer", s.tokenizer, "its vocabulary, as llama2.c's tok512.bin");
+  CLI::Option* model = add_llama_options(*prepare, s.files).model;
+  model->description("who gives all answers anew; " + model->get_description());
   prepare->add_option("--candidates", s.candidates, "answers, of which the likeliest is kept")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
@@ -198,6 +197,9 @@ int main(int argc, char** argv) {
   const CLI::App* preparing = add_prepare(program, o.prepare);
   return program.run(argc, argv, [&](const CommonOptions& common) {
     if (preparing->parsed()) {
+      ag::check_argument(
+          preparing->count("--terse") == 0 || o.prepare.synthesise || o.prepare.rewrite,
+          "--terse is for --synthesise and --rewrite, got neither");
       check_writable(o.prepare.output);
       ag::Rng rng(common.seed);
       const std::size_t count = prepare(o.prepare, rng);

@@ -3,9 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "examples/common/tokenizer.hpp"
 #include "examples/ghost_attention/chat.hpp"
-#include "layers/llama.hpp"
 
 namespace {
 
@@ -76,13 +74,14 @@ ChatTemplate chat_of(const Tokenizer& tokenizer) {
 class Speaker {
  public:
   Speaker(const PrepareSettings& s, ag::Rng& rng)
-      : tokenizer_(s.tokenizer), model_(ag::load_llama(s.model)), chat_(chat_of(tokenizer_)) {
-    check_vocabulary(model_, tokenizer_);
+      : llama_(load(s.files)), chat_(chat_of(llama_.tokenizer)) {
     const ReplyOptions options{.sampling = {.temperature = s.temperature, .top_k = 0},
                                .most_tokens = s.most_tokens};
     answer_ = best_of(
         s.candidates,
-        [this, options, &rng](const Dialogue& d) { return reply(model_, chat_, d, options, rng); },
+        [this, options, &rng](const Dialogue& d) {
+          return reply(llama_.model, chat_, d, options, rng);
+        },
         [this](const Dialogue& d, const std::string& answer) { return likelihood(d, answer); });
   }
   Speaker(const Speaker&) = delete;
@@ -93,11 +92,10 @@ class Speaker {
   // The mean log-probability of the answer's tokens.
   double likelihood(Dialogue dialogue, const std::string& answer) const {
     dialogue.messages.push_back({Role::assistant, answer});
-    return -double(loss_of(model_, pack({encode(only_last_answer(dialogue), chat_)})).item());
+    return -double(loss_of(llama_.model, pack({encode(only_last_answer(dialogue), chat_)})).item());
   }
 
-  Tokenizer tokenizer_;
-  ag::Transformer model_;
+  Llama llama_;
   ChatTemplate chat_;
   Answerer answer_;
 };
@@ -110,14 +108,12 @@ Dialogue attached(const Dialogue& dialogue, const std::string& how) {
 }  // namespace
 
 std::size_t prepare(const PrepareSettings& s, ag::Rng& rng) {
-  ag::check_argument(s.model.empty() == s.tokenizer.empty(),
-                     "prepare: a model needs its tokenizer, and a tokenizer its model");
   std::vector<Dialogue> dialogues = read_dialogues(s.input);
   Instructions instructions =
       s.instructions.empty() ? built_in() : read_instructions(s.instructions);
   instructions.options.terse_share = s.terse_share;
   std::optional<Speaker> speaker;
-  if (!s.model.empty()) speaker.emplace(s, rng);
+  if (!s.files.model.empty()) speaker.emplace(s, rng);
   for (Dialogue& dialogue : dialogues) {
     if (s.synthesise && !dialogue.has_instruction())
       dialogue = with_instruction(

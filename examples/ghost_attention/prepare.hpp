@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/random.hpp"
+#include "examples/common/llama_files.hpp"
 #include "examples/ghost_attention/recipe.hpp"
 
 struct PrepareSettings {
@@ -12,7 +13,7 @@ struct PrepareSettings {
   bool rewrite = false;          // instructions that are there, in few words
   std::string instructions;      // a file of parts for that; empty: the built-in lists
   double terse_share = 0.5;      // of the synthesised and rewritten ones
-  std::string model, tokenizer;  // who answers again; empty: answers stay
+  LlamaFiles files;              // who answers again; empty: answers stay
   std::size_t candidates = 1;    // of which the likeliest answer is kept
   double temperature = 0.8;
   std::size_t most_tokens = 64;  // of an answer

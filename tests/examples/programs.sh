@@ -149,6 +149,7 @@ echo broken >broken
 refuses 1 "broken ends at byte" "$programs/generate" --model none --tokenizer broken
 refuses 1 "top_p must be in (0, 1]" "$programs/generate" --model none --tokenizer broken --top-p 0
 refuses 2 "--select requires --budget" "$programs/generate" --model none --tokenizer none --select 1
+refuses 1 "--sinks is for --window and --budget" "$programs/generate" --model none --tokenizer none --sinks 2
 refuses 2 "--selector" "$programs/generate" --model none --tokenizer none --budget 8 --selector best
 
 "$programs/fine_tune" --help | grep -q -- --seed || fail "fine_tune --help"
@@ -192,7 +193,8 @@ refuses 1 "missing or unreadable" prepare no_such_file samples
 echo "{}" >no_parts.json
 refuses 1 "parts" prepare samples other --instructions no_parts.json
 refuses 2 "requires --model" prepare samples other --candidates 3
-refuses 1 "a model needs its tokenizer" prepare samples other --model none
+refuses 2 "--model requires --tokenizer" prepare samples other --model none
+refuses 1 "--terse is for --synthesise and --rewrite" prepare samples other --terse 0.3
 refuses 2 "output is required" prepare samples
 
 echo "all programs behave"
