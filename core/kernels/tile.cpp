@@ -1,6 +1,8 @@
 // The kernels of tile.hpp, compiled once per instruction set like vector.cpp.
 #include "core/kernels/tile.hpp"
 
+#include <algorithm>
+
 #include "core/kernels/lanes.hpp"
 
 namespace attngrad::kernels::ATTNGRAD_ARCH {
@@ -9,17 +11,18 @@ namespace {
 // ---- products ---------------------------------------------------------------------------------
 
 // The block of c that stays in registers. A multiply-add takes four cycles and two begin in each,
-// so eight sums or more must be under way; the more rows share a loaded vector of b, the better,
-// until the registers are full (32 with AVX-512 and NEON, else 16).
+// so eight sums or more must be under way; the more rows share a loaded vector of b, and the more
+// vectors a loaded number of a, the better, until the registers are full (32 with AVX-512 and NEON,
+// else 16).
 #if defined(__AVX512F__) || defined(__aarch64__)
-constexpr std::size_t block_rows = 12, block_vectors = 2;
+constexpr std::size_t block_sums = 24, block_rows = 12, block_vectors = 4;
 #else
-constexpr std::size_t block_rows = 6, block_vectors = 2;
+constexpr std::size_t block_sums = 12, block_rows = 6, block_vectors = 2;
 #endif
 
 template <class T, std::size_t rows, std::size_t vectors, bool add>
-void multiply_block(std::size_t inner, LeftFactor<T> a, RightFactor<T> b, T* c,
-                    std::size_t c_stride) {
+[[gnu::always_inline]] inline void multiply_block(std::size_t inner, LeftFactor<T> a,
+                                                  RightFactor<T> b, T* c, std::size_t c_stride) {
   using V = Batch<T>;
   V sum[rows * vectors];
   unrolled<rows * vectors>([&](auto i) { sum[i] = V(T(0)); });
@@ -46,26 +49,36 @@ void multiply_block(std::size_t inner, LeftFactor<T> a, RightFactor<T> b, T* c,
 }
 
 // All rows of a strip of `vectors` vectors of columns.
-template <class T, std::size_t vectors, std::size_t rows = block_rows>
-void multiply_strip(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add, T* c,
+template <class T, std::size_t vectors, bool add,
+          std::size_t rows = std::min(block_rows, block_sums / vectors)>
+void multiply_strip(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, T* c,
                     std::size_t c_stride) {
   std::size_t i = 0;
   for (; i + rows <= sizes.rows; i += rows)
-    (add ? multiply_block<T, rows, vectors, true>
-         : multiply_block<T, rows, vectors, false>)(sizes.inner,
-                                                    {a.data + i * a.row_stride, a.row_stride,
-                                                     a.inner_stride},
-                                                    b, c + i * c_stride, c_stride);
+    multiply_block<T, rows, vectors, add>(sizes.inner,
+                                          {a.data + i * a.row_stride, a.row_stride, a.inner_stride},
+                                          b, c + i * c_stride, c_stride);
   if constexpr (rows > 1) {  // what is left, in blocks of fewer rows
     if (i < sizes.rows)
-      multiply_strip<T, vectors,
+      multiply_strip<T, vectors, add,
                      (rows > 8   ? 8
                       : rows > 4 ? 4
                                  : rows / 2)>(
           {sizes.rows - i, sizes.columns, sizes.inner},
-          {a.data + i * a.row_stride, a.row_stride, a.inner_stride}, b, add, c + i * c_stride,
-          c_stride);
+          {a.data + i * a.row_stride, a.row_stride, a.inner_stride}, b, c + i * c_stride, c_stride);
   }
+}
+
+// Columns from j on in strips of `vectors` vectors, then of half as many. Returns where it ended.
+template <class T, std::size_t vectors, bool add>
+std::size_t multiply_strips(std::size_t j, TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, T* c,
+                            std::size_t c_stride) {
+  constexpr std::size_t width = vectors * Batch<T>::size;
+  for (; j + width <= sizes.columns; j += width)
+    multiply_strip<T, vectors, add>(sizes, a, {b.data + j, b.stride}, c + j, c_stride);
+  if constexpr (vectors > 1)
+    return multiply_strips<T, vectors / 2, add>(j, sizes, a, b, c, c_stride);
+  return j;
 }
 
 // The last columns, fewer than a vector, by way of padded copies of b and c.
@@ -85,10 +98,11 @@ void multiply_edge(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add,
       T* to = c + i * c_stride;
       for (std::size_t r = 0; r < rows && adding; ++r)
         for (std::size_t j = 0; j < sizes.columns; ++j) block[r * width + j] = to[r * c_stride + j];
-      multiply_strip<T, 1>(
-          {rows, width, inner},
-          {a.data + i * a.row_stride + k * a.inner_stride, a.row_stride, a.inner_stride},
-          {right, width}, adding, block, width);
+      (adding ? multiply_strip<T, 1, true>
+              : multiply_strip<T, 1, false>)({rows, width, inner},
+                                             {a.data + i * a.row_stride + k * a.inner_stride,
+                                              a.row_stride, a.inner_stride},
+                                             {right, width}, block, width);
       for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t j = 0; j < sizes.columns; ++j) to[r * c_stride + j] = block[r * width + j];
     }
@@ -98,12 +112,9 @@ void multiply_edge(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add,
 template <class T>
 void multiply(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add, T* c,
               std::size_t c_stride) {
-  constexpr std::size_t width = Batch<T>::size;
-  std::size_t j = 0;
-  for (; j + block_vectors * width <= sizes.columns; j += block_vectors * width)
-    multiply_strip<T, block_vectors>(sizes, a, {b.data + j, b.stride}, add, c + j, c_stride);
-  for (; j + width <= sizes.columns; j += width)
-    multiply_strip<T, 1>(sizes, a, {b.data + j, b.stride}, add, c + j, c_stride);
+  const std::size_t j =
+      (add ? multiply_strips<T, block_vectors, true>
+           : multiply_strips<T, block_vectors, false>)(0, sizes, a, b, c, c_stride);
   if (j < sizes.columns)
     multiply_edge<T>({sizes.rows, sizes.columns - j, sizes.inner}, a, {b.data + j, b.stride}, add,
                      c + j, c_stride);
