@@ -100,6 +100,7 @@ namespace visiting {
 // Calls f(name, x) for the variable or layer that a member is, and for each one that it contains.
 template <class Member, class F>
 void unwrap(const std::string& name, Member& member, F& f) {
+  static_assert(!std::is_const_v<Member>, "visit: must not be a const function");
   if constexpr (std::same_as<Member, Variable>) {
     if (member.holds_value()) f(name, member);
   } else if constexpr (VisitableLayer<Member>) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstdio>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -220,13 +221,25 @@ std::align_val_t alignment_of(std::size_t bytes) {
   return std::align_val_t(bytes < huge_page ? alignment : huge_page);
 }
 
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(std::size_t bytes) {
+    std::snprintf(message_, sizeof message_, "out of memory: %zu bytes were asked for", bytes);
+  }
+  const char* what() const noexcept override { return message_; }
+
+ private:
+  char message_[64];
+};
+
 std::byte* new_chunk(std::size_t bytes) {
   void* memory = nullptr;
   try {
     memory = ::operator new(bytes, alignment_of(bytes));
   } catch (const std::bad_alloc&) {  // what is held unused may be enough
     pool_release();
-    memory = ::operator new(bytes, alignment_of(bytes));
+    memory = ::operator new(bytes, alignment_of(bytes), std::nothrow);
+    if (memory == nullptr) throw OutOfMemory(bytes);
   }
 #ifdef MADV_HUGEPAGE
   if (bytes >= huge_page)
@@ -266,7 +279,7 @@ void* cut_block(std::size_t size) {
 }  // namespace
 
 void* pool_allocate(std::size_t bytes) {
-  if (bytes > (std::size_t{1} << 50)) throw std::bad_alloc();
+  if (bytes > (std::size_t{1} << 50)) throw OutOfMemory(bytes);
   const auto [index, size] = class_of(bytes);
   void* block = take(index);
   if (block == nullptr) block = cut_block(size);

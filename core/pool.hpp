@@ -41,8 +41,8 @@ struct PoolAllocator {
   PoolAllocator(const PoolAllocator<U>&) noexcept {}
 
   T* allocate(std::size_t count) {
-    if (count > std::size_t(-1) / 2 / sizeof(T)) throw std::bad_array_new_length();
-    return static_cast<T*>(pool_allocate(count * sizeof(T)));
+    constexpr std::size_t most = std::size_t(-1);  // more than pool_allocate gives
+    return static_cast<T*>(pool_allocate(count > most / sizeof(T) ? most : count * sizeof(T)));
   }
   void deallocate(T* block, std::size_t count) noexcept {
     pool_deallocate(block, count * sizeof(T));

@@ -41,7 +41,7 @@ class Rng {
 inline namespace ATTNGRAD_PRECISION {
 
 // Arrays drawn element by element in double and then rounded, so both precisions start from the
-// same numbers.
+// same numbers. Throw ArgumentError unless low <= high and deviation >= 0.
 Array uniform(Rng& rng, const Shape& shape, double low = 0, double high = 1);
 Array normal(Rng& rng, const Shape& shape, double mean = 0, double deviation = 1);
 

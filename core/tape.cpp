@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 
 #include "core/kernels/strided.hpp"
 #include "core/memory.hpp"
@@ -171,10 +173,18 @@ class Recorder::Walk final : public GradientSink {
   // Where the gradient of an input collects.
   Variable& place_of(const Target& input) {
     const Variable& kept = input.kept_;
+    check_unchanged(input);
     if (!kept.holds_value() || is_intermediate(kept, recorder_.recording_, begin_))
       return pending_[input.position_ - begin_];
     return result_.entries_.try_emplace(kept.id(), Gradients::Entry{kept, {}})
         .first->second.gradient;
+  }
+
+  static void check_unchanged(const Target& input) {
+    if (input.kept_.holds_value() && input.kept_.shape() != input.shape_)
+      throw ShapeError(text(running_backward_of ? running_backward_of : "gradients",
+                            ": an input's shape was changed after the call: it was ", input.shape_,
+                            " and is ", input.kept_.shape()));
   }
 
   // Whether a sum belongs to this walk alone.
@@ -252,8 +262,11 @@ Tape::Tape() : begin_(0) {
 
 Tape::~Tape() {
   Recorder& recorder = Recorder::current();
+  if (std::erase(recorder.tapes_, this) == 0) {  // the list that names it cannot be reached
+    std::fputs("attngrad: a tape was destroyed in a thread other than its own\n", stderr);
+    std::abort();
+  }
   recorder.paused_ = paused_outside_;
-  std::erase(recorder.tapes_, this);
   if (!recorder.tapes_.empty()) return;  // an outer tape may still need what was recorded here
   while (!recorder.nodes_.empty()) recorder.nodes_.pop_back();
   recorder.recording_ = 0;

@@ -65,7 +65,7 @@ class Gradients {
 class Tape {
  public:
   Tape();
-  ~Tape();
+  ~Tape();  // in the thread that opened it; in another the program is aborted
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 

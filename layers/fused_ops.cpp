@@ -54,14 +54,14 @@ FusedCase sample_depth_mix(Rng& rng) {
 
 }  // namespace
 
-const std::vector<FusedOp>& residual_fused_ops() {
+const std::vector<FusedOp>& layer_fused_ops() {
   static const std::vector<FusedOp> table{{"depth_mix", sample_depth_mix}};
   return table;
 }
 
 std::vector<FusedOp> fused_ops() {
   std::vector<FusedOp> all = core_fused_ops();
-  for (const auto* table : {&attention_fused_ops(), &residual_fused_ops()})
+  for (const auto* table : {&attention_fused_ops(), &layer_fused_ops()})
     all.insert(all.end(), table->begin(), table->end());
   return all;
 }

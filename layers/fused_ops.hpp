@@ -11,8 +11,9 @@ inline namespace ATTNGRAD_PRECISION {
 // together, and scales, with NaN stored behind the mask; flash with score steps, sinks and dropout,
 // multi-token with any of its weights.
 const std::vector<FusedOp>& attention_fused_ops();
-// depth_mix, over one source or several, one of them perhaps twice, and any width and epsilon.
-const std::vector<FusedOp>& residual_fused_ops();
+// Of the other layers: depth_mix, over one source or several, one of them perhaps twice, and any
+// width and epsilon.
+const std::vector<FusedOp>& layer_fused_ops();
 
 std::vector<FusedOp> fused_ops();
 

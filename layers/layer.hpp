@@ -31,7 +31,7 @@ namespace calling {
 // The name under which `parent` lists `child`.
 template <class Parent>
 std::string name_of(const void* parent, const void* child) {
-  std::string found = "?";
+  std::string found = "a member that visit does not list";
   visit_children(*const_cast<Parent*>(static_cast<const Parent*>(parent)),
                  [&](const std::string& name, auto& member) {
                    if (static_cast<const void*>(&member) == child) found = name;
@@ -88,6 +88,7 @@ decltype(auto) within(const Parent& parent, const Child& child, F&& f) {
 // `options` and are made from (options, rng), as all of ours are except
 // Sequential.
 template <VisitableLayer L>
+  requires requires(const L& layer, Rng& rng) { L(layer.options, rng); }
 L clone(const L& layer) {
   Rng replaced_below(0);
   L copy(layer.options, replaced_below);

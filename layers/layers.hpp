@@ -5,6 +5,7 @@
 #include "layers/attention/decode.hpp"
 #include "layers/attention/flash.hpp"
 #include "layers/attention/fused.hpp"
+#include "layers/attention/score_function.hpp"
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
 #include "layers/encoder_decoder.hpp"

@@ -77,7 +77,9 @@ Variable Transformer::decode(const Indices& tokens, const std::vector<std::size_
               tokens.shape());
   const std::size_t time = tokens.shape()[1];
   check_argument(cache.layers_.size() == blocks.size() && cache.capacity() <= options.context,
-                 "Transformer: the cache is of another model");
+                 "Transformer: the cache is of another model: it has ", cache.layers_.size(),
+                 " layers and room for ", cache.capacity(), " tokens, this one ", blocks.size(),
+                 " and at most ", options.context);
   for (const std::size_t count : counts)
     check_argument(count <= time, "Transformer: at most ", time,
                    " tokens of a row can be new, got ", count);

@@ -18,6 +18,10 @@ Optimizer::Optimizer(const char* name, const Parameters& parameters,
   check_argument(weight_decay >= 0 && std::isfinite(weight_decay), name,
                  ": weight_decay must be at least 0, got ", weight_decay);
   check_argument(decays != nullptr, name, ": decays must be a rule");
+  check_argument(std::any_of(parameters.begin(), parameters.end(),
+                             [](const auto& entry) { return entry.value.needs_grad(); }),
+                 name, ": none of ", parameters.size(),
+                 " variables needs a gradient; a layer's visit lists its parameters");
   for (const auto& [path, x] : parameters) {
     if (!x.needs_grad()) continue;
     parameters_.add(path, x);
@@ -55,6 +59,12 @@ void Optimizer::step(const Gradients& gradients, double rate, double gradient_sc
     check_shape(shape == slot.value.shape(), name_,
                 ": a parameter's shape was changed after its gradient was taken: it is ",
                 slot.value.shape(), ", the gradient ", shape);
+    for (const Variable& state : slot.state)
+      check_shape(state.shape() == shape, name_,
+                  ": a parameter's shape was changed after the optimiser was made: its state is ",
+                  state.shape(), ", the gradient ", shape);
+    check_shape(slot.steps.rank() == 0, name_, ": a count of steps must be one number, got shape ",
+                slot.steps.shape());
   }
   std::vector<Variable> held;  // while the tasks point into them
   std::vector<Task> tasks;

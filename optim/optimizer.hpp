@@ -53,7 +53,7 @@ class Optimizer {
   };
 
   // kinds: names of the arrays of state that each parameter has, two at most. Throws ArgumentError
-  // unless weight_decay >= 0.
+  // unless weight_decay >= 0 and a parameter needs a gradient.
   Optimizer(const char* name, const Parameters& parameters, const std::vector<const char*>& kinds,
             double weight_decay, const DecayRule& decays);
 

@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "common/test.hpp"
+#include "layers/fused_ops.hpp"
 
 namespace {
 
@@ -116,12 +117,23 @@ TEST_CASE("an expression is never kept by auto", "[architecture]") {
   CHECK(matches("", "auto&* +\\w+ *= *-?xt::(?!eval)") == Lines());
 }
 
-TEST_CASE("every file that registers a fused op is named by a table of fused ops",
+TEST_CASE("every fused op, and every file that registers one, is named by a table of fused ops",
           "[architecture]") {
+  const std::vector<ag::FusedOp> table = ag::fused_ops();
+  const std::regex call("record_joint(_in_place)?\\(\\s*(\"(\\w+)\"|op)");
   for (const Source& source : sources()) {
     const bool of_library =
         source.path.starts_with("core/ops/") || source.path.starts_with("layers/");
-    if (!of_library || matches(source.path, "record_joint\\(").empty()) continue;
+    std::string text;
+    for (const std::string& line : source.lines) text += line + "\n";
+    const std::sregex_iterator first(text.begin(), text.end(), call), last;
+    if (!of_library || first == last) continue;
+    for (auto found = first; found != last; ++found) {
+      const std::string name = (*found)[3];  // empty where a variable holds it
+      INFO(source.path << " registers " << name);
+      CHECK((name.empty() || std::any_of(table.begin(), table.end(),
+                                         [&](const ag::FusedOp& op) { return op.name == name; })));
+    }
     const std::string header = source.path.substr(0, source.path.size() - 4) + ".hpp";
     INFO(source.path);
     const std::string include = "#include \"" + header + "\"";

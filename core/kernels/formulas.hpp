@@ -6,8 +6,9 @@
 // says; only that is saved for the backward pass. The operations used (exp, tanh, step, ...) are
 // found by argument type.
 //
-// To add one: a struct here, its name in the list at the end, and a declaration with its contract
-// in ops/elementwise.hpp.
+// To add one: a struct here and its name in the list at the end, one more in unary_count
+// (kernels/vector.hpp), a declaration with its contract in ops/elementwise.hpp and its line in
+// ops/elementwise.cpp.
 #pragma once
 
 #include <numbers>

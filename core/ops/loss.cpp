@@ -21,7 +21,7 @@ class Targets {
  public:
   Targets(const Variable& logits, const Indices& targets, const CrossEntropyOptions& options)
       : targets_(targets), options_(options) {
-    check_shape(logits.rank() > 0, "cross_entropy: logits must have rank 1 or more");
+    check_shape(logits.rank() > 0, "cross_entropy: logits must have rank 1 or more, got shape ()");
     const Shape expected(logits.shape().begin(), logits.shape().end() - 1);
     check_shape(targets.shape() == expected, "cross_entropy: targets must be ", expected, ", got ",
                 targets.shape());

@@ -1,9 +1,9 @@
 // Reductions over any set of axes, and running sums along one.
 //
 // In all of them `axes` is one axis, a list, or all where nothing is given; negative axes count
-// from the back. A reduced axis goes, or stays with size 1 under Dims::keep. An empty list
-// counts as nothing given. Throws ArgumentError for an axis outside x or named twice. Sums run in
-// double, pairwise, whatever Real is.
+// from the back. A reduced axis goes, or stays with size 1 under Dims::keep. {} is nothing given,
+// but a vector that is empty names no axis, so nothing is reduced. Throws ArgumentError for an axis
+// outside x or named twice. Sums run in double, pairwise, whatever Real is.
 #pragma once
 
 #include "core/tape.hpp"

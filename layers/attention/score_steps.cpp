@@ -263,6 +263,8 @@ std::vector<double> alibi_slopes(std::size_t heads) {
 }
 
 std::shared_ptr<const ScoreStep> alibi(std::vector<double> slopes) {
+  for (const double slope : slopes)
+    check_argument(std::isfinite(slope), "alibi: slopes must be finite, got ", slope);
   return std::make_shared<Alibi>(std::move(slopes));
 }
 

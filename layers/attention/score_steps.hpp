@@ -29,7 +29,7 @@ std::shared_ptr<const ScoreStep> bias(const Variable& b);
 // Smith, Lewis, arXiv:2108.12409, section 3, and its published code.
 std::vector<double> alibi_slopes(std::size_t heads);
 // Attention with linear biases, as alibi(alibi_slopes(heads)). Throws ShapeError in use unless
-// there is a slope for each head.
+// there is a slope for each head; ArgumentError unless all are finite.
 std::shared_ptr<const ScoreStep> alibi(std::vector<double> slopes);
 
 // Learned biases of relative positions: table is (heads or 1, 2 reach + 1), whose middle is

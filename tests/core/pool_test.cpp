@@ -111,6 +111,8 @@ TEST_CASE("a request that cannot be met throws and counts nothing", "[pool][erro
   REQUIRE_THROWS_AS(ag::pool_allocate(~std::size_t{0}), std::bad_alloc);
 #ifndef __SANITIZE_ADDRESS__  // whose operator new stops the program instead
   REQUIRE_THROWS_AS(ag::pool_allocate(std::size_t{1} << 50), std::bad_alloc);  // a pebibyte
+  REQUIRE_THROWS_WITH(ag::zeros({1 << 20, 1 << 20, 1 << 10}),
+                      ContainsSubstring("out of memory") && ContainsSubstring("bytes"));
 #endif
   REQUIRE(ag::pool_statistics().bytes_alive == before.bytes_alive);
   REQUIRE(ag::pool_statistics().bytes_held == before.bytes_held);

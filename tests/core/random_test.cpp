@@ -123,8 +123,10 @@ TEST_CASE("the widest range of integers does not overflow", "[random]") {
   for (int i = 0; i < 100; ++i) REQUIRE(rng.integer(high - 2, high) >= high - 2);
 }
 
-TEST_CASE("an empty range of integers is rejected", "[random][errors]") {
+TEST_CASE("an empty range of numbers is rejected", "[random][errors]") {
   ag::Rng rng(1);
+  REQUIRE_THROWS_WITH(ag::uniform(rng, {2}, 1, 0), "uniform: needs low <= high, got 1 and 0");
+  REQUIRE_THROWS_WITH(ag::normal(rng, {2}, 0, -1), ContainsSubstring("got -1"));
   REQUIRE_THROWS_AS(rng.integer(2, 2), ag::ArgumentError);
   REQUIRE_THROWS_WITH(rng.integer(3, -1), "integer: needs low < high, got 3 and -1");
   REQUIRE(rng.offset() == 0);

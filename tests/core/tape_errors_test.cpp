@@ -1,5 +1,14 @@
 // Misuse of recording is an error with a sentence that says what to do, and leaves everything
 // usable.
+#ifdef __linux__
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
+#include <csignal>
+#include <memory>
+#include <thread>
+
 #include "common/test.hpp"
 #include "core/ops/elementwise.hpp"
 #include "core/ops/reduce.hpp"
@@ -234,6 +243,40 @@ TEST_CASE("a derivative that returns nothing is an error that names the op", "[t
   REQUIRE_THROWS_WITH(tape.gradients(y, ag::constant(ag::ones({2}))),
                       "hollow: a derivative returned no value");
 }
+
+TEST_CASE("an input whose shape changes between two calls is an error that names the op",
+          "[tape][errors]") {
+  Variable w = ag::parameter(ag::ones({2}));
+  Tape tape;
+  const Variable once = ag::sum(w + w);
+  w.edit() = ag::ones({300});
+  const Variable both = once + ag::sum(w);
+  REQUIRE_THROWS_WITH(tape.gradients(both), ContainsSubstring("it was (2) and is (300)"));
+}
+
+#ifdef __linux__
+TEST_CASE("a tape destroyed in another thread ends the program and says why", "[tape][errors]") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    std::signal(SIGABRT, SIG_DFL);
+    auto tape = std::make_unique<Tape>();
+    std::thread([&] { tape.reset(); }).join();
+    _exit(0);
+  }
+  close(ends[1]);
+  char said[200] = {};
+  const ssize_t count = read(ends[0], said, sizeof said - 1);
+  close(ends[0]);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  REQUIRE(count > 0);
+  REQUIRE_THAT(said, ContainsSubstring("destroyed in a thread other than its own"));
+}
+#endif
 
 TEST_CASE("a tape opened while recording is paused records", "[tape]") {
   const Variable w = ag::parameter(ag::filled({2}, 3));

@@ -19,7 +19,7 @@ TEST_CASE("every fused op agrees with its composed form in value and gradients",
 TEST_CASE("the table of fused ops is complete", "[fused]") {
   REQUIRE(ag::core_fused_ops().size() == 11);
   REQUIRE(ag::attention_fused_ops().size() == 4);
-  REQUIRE(ag::residual_fused_ops().size() == 1);
+  REQUIRE(ag::layer_fused_ops().size() == 1);
   REQUIRE(ag::fused_ops().size() == 16);
 }
 

@@ -234,4 +234,17 @@ TEST_CASE("a parameter whose shape was changed behind the gradient's back is ref
   p.edit() = ag::ones({1});
   REQUIRE_THROWS_WITH(sgd.step(gradients, 0.1),
                       ContainsSubstring("(1)") && ContainsSubstring("(4)"));
+  // made larger before the gradient was taken: the state of the optimiser is too small
+  ag::Adam adam(ag::Parameters{{"p", p}});
+  p.edit() = ag::ones({300});
+  REQUIRE_THROWS_WITH(adam.step(given_gradients({p}, {ag::ones({300})}), 0.1),
+                      ContainsSubstring("(1)") && ContainsSubstring("(300)"));
+  REQUIRE(p.value().data()[299] == 1);
+}
+
+TEST_CASE("an optimiser without anything to train is refused", "[optim]") {
+  const Variable constant = ag::constant(ag::ones({2}));
+  REQUIRE_THROWS_WITH(ag::Sgd(ag::Parameters{{"x", constant}}),
+                      ContainsSubstring("sgd: none of 1 variables needs a gradient"));
+  REQUIRE_THROWS_AS(ag::Adam(ag::Parameters()), ag::ArgumentError);
 }

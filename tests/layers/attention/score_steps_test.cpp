@@ -109,6 +109,7 @@ TEST_CASE("ALiBi lowers scores by the distance from the query's position", "[att
   require_close(y, {weighted({-0.5, 0, -0.5}, {3, 4, 5}), weighted({-1, -0.5, 0}, {3, 4, 5})});
   REQUIRE_THROWS_AS(attend({1}, {1}, {1}, {.scores = {ag::alibi(ag::alibi_slopes(2))}}),
                     ag::ShapeError);
+  REQUIRE_THROWS_WITH(ag::alibi({1, std::nan("")}), "alibi: slopes must be finite, got nan");
 }
 
 TEST_CASE("relative positions beyond the reach share the last columns", "[attention]") {
