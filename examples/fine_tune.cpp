@@ -33,7 +33,7 @@ void add_options(Program& program, Settings& s) {
   program.size_option("--context", s.context, "tokens of a window");
   program.size_option("--warmup", s.warmup, "steps of rising rate", 0);
   program.app.add_option("--rate", s.rate, "the highest learning rate; a cosine leads to a tenth")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
 }
 

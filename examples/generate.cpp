@@ -36,7 +36,7 @@ void add_reading_options(Program& program, Settings& s) {
       ->delimiter(',')
       ->needs(budget);
   program.app.add_option("--recent", s.selection.recent_share, "share of the last tokens in them")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(share())
       ->capture_default_str()
       ->needs(budget);
   program.app.add_option("--selector", s.selector, "who chooses")

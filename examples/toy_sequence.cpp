@@ -176,12 +176,12 @@ int main(int argc, char** argv) {
   program.app
       .add_option("--rate", s.rate,
                   "the highest rate of the schedule; each optimiser has its own default")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   program.app.add_option("--deviation", s.deviation, "of the initial weights")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   program.app.add_option("--clip", s.clip, "limit of the gradients' norm; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str();
 
   program.app.add_option("--attention-plot", s.attention_plot_path,

@@ -55,7 +55,7 @@ void add_options(Program& program, Settings& s) {
       ->capture_default_str();
   program.app.add_option("--rates", s.rates, "the highest learning rates to train at")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   program.size_option("--seeds", s.seeds, "trainings of each arm and rate: seeds --seed, ...");
   program.size_option("--steps", s.steps, "of each training");

@@ -23,6 +23,16 @@ struct CommonOptions {
 // slower. Program::run does this; others call it first of all.
 void restart_with_better_blas(char** argv);
 
+// Checks of an option that is a number. All refuse NaN and infinity, of which CLI's own let NaN
+// through, for it compares as out of no range.
+CLI::Validator positive();
+CLI::Validator not_negative();
+CLI::Validator share();            // from 0 to 1
+CLI::Validator share_below_one();  // for what divides by the rest
+CLI::Validator share_above_zero();
+// A whole number from `least` on; an upper bound refuses what a negative one wraps to.
+CLI::Validator size_from(std::size_t least);
+
 class Program {
  public:
   explicit Program(const std::string& description);

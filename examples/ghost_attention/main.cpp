@@ -53,20 +53,20 @@ CLI::App* add_prepare(Program& program, PrepareSettings& s) {
   prepare
       ->add_option("--terse", s.terse_share,
                    "the share of instructions that are made, or rewritten, in few words")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(share())
       ->capture_default_str();
   CLI::Option* model = add_llama_options(*prepare, s.files).model;
   model->description("who gives all answers anew; " + model->get_description());
   prepare->add_option("--candidates", s.candidates, "answers, of which the likeliest is kept")
-      ->check(CLI::PositiveNumber)
+      ->check(size_from(1))
       ->capture_default_str()
       ->needs(model);
   prepare->add_option("--temperature", s.temperature, "of the answers")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->capture_default_str()
       ->needs(model);
   prepare->add_option("--most-tokens", s.most_tokens, "of an answer")
-      ->check(CLI::PositiveNumber)
+      ->check(size_from(1))
       ->capture_default_str()
       ->needs(model);
   return prepare;

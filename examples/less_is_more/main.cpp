@@ -58,7 +58,7 @@ void add_options(Program& program, Settings& s) {
   program.app
       .add_option("--recent", s.selection.recent_share,
                   "the share of a budget for sinks and the last tokens")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(share())
       ->capture_default_str();
   add_list(program, "--contexts", s.decode_time.contexts, "for the time of a token");
   add_list(program, "--time-budgets", s.decode_time.budgets, "for the time of a token");

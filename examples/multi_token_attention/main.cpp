@@ -59,13 +59,13 @@ void add_training_options(Program& program, Settings& s) {
     program.app.add_option(flag, value, description)->check(range)->capture_default_str();
   };
   number("--dropout", s.dropout, "probability that an attention weight is left out",
-         CLI::Range(0.0, 1.0));
+         share_below_one());
   program.size_option("--batch", s.batch, "sequences a step");
   program.size_option("--steps", s.steps, "of each training");
   program.size_option("--warmup", s.warmup, "steps of rising rate", 0);
-  number("--rate", s.rate, "the highest learning rate", CLI::PositiveNumber);
+  number("--rate", s.rate, "the highest learning rate", positive());
   number("--final-rate", s.final_rate, "the rate at the last step; a cosine leads there",
-         CLI::PositiveNumber);
+         positive());
   program.size_option("--eval-every", s.eval_every, "steps between evaluations");
   program.size_option("--held-out", s.held_out, "sequences to evaluate on");
 }

@@ -34,14 +34,14 @@ void add_training_options(Program& program, Settings& s) {
   program.size_option("--batch", s.batch, "windows a step");
   program.size_option("--steps", s.steps, "the step to train to; 0 with --load only samples", 0);
   program.size_option("--warmup", s.warmup, "steps of rising rate", 0);
-  number("--rate", s.rate, "the highest learning rate", CLI::PositiveNumber);
+  number("--rate", s.rate, "the highest learning rate", positive());
   number("--final-rate", s.final_rate, "the rate at the last step; a cosine leads there",
-         CLI::NonNegativeNumber);
-  number("--decay", s.decay, "weight decay of matrices", CLI::NonNegativeNumber);
-  number("--beta1", s.beta1, "of the optimiser", CLI::Range(0.0, 0.9999999));
-  number("--beta2", s.beta2, "of the optimiser", CLI::Range(0.0, 0.9999999));
-  number("--clip", s.clip, "limit of the gradients' norm; 0: none", CLI::NonNegativeNumber);
-  number("--dropout", s.dropout, "probability", CLI::Range(0.0, 1.0));
+         not_negative());
+  number("--decay", s.decay, "weight decay of matrices", not_negative());
+  number("--beta1", s.beta1, "of the optimiser", share_below_one());
+  number("--beta2", s.beta2, "of the optimiser", share_below_one());
+  number("--clip", s.clip, "limit of the gradients' norm; 0: none", not_negative());
+  number("--dropout", s.dropout, "probability", share_below_one());
   program.app.add_option("--kernel", s.kernel, "how attention is computed")
       ->check(CLI::IsMember(ag::attention_kernel_names()))
       ->capture_default_str();

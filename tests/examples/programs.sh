@@ -25,6 +25,31 @@ for name in first_gradient new_layer compare_gradients toy_sequence complexity s
   refuses any nonsense "$programs/$name" --nonsense
 done
 
+# must_be RULE PROGRAM OPTIONS NUMBERS: each option refuses each number, NaN and infinity
+must_be() {
+  local rule=$1 program=$programs/$2 options=$3 option number
+  shift 3
+  for option in $options; do
+    for number in nan inf "$@"; do
+      refuses 2 "$option: must be $rule, got $number" "$program" "$option" "$number"
+    done
+  done
+}
+must_be "a finite number above 0" toy_sequence "--rate --deviation" 0 -1
+must_be "a finite number, 0 or more" toy_sequence --clip -1
+must_be "a finite number above 0" train_transformer --rate 0 1e999 fast
+must_be "a finite number, 0 or more" train_transformer "--final-rate --decay --clip --temperature" -1e-9
+must_be "a number from 0 up to but not 1" train_transformer "--dropout --beta1 --beta2" 1 -0.1
+must_be "a number above 0 and up to 1" train_transformer --top-p 0 1.1
+must_be "a number from 0 to 1" less_is_more --recent -0.1 1.1
+must_be "a finite number above 0" multi_token_attention "--rate --final-rate" 0
+must_be "a number from 0 up to but not 1" multi_token_attention --dropout 1
+must_be "a finite number above 0" attention_residuals --rates 0
+must_be "a finite number above 0" fine_tune --rate 0
+must_be "a finite number, 0 or more" generate --temperature -1
+must_be "a number from 0 to 1" generate --recent 2
+must_be "a number above 0 and up to 1" generate --top-p 0
+
 for precision in f64 f32; do
   for mask in none causal random both; do
     "$programs/compare_gradients" --precision $precision --mask $mask >out || fail "$(cat out)"
@@ -147,7 +172,6 @@ refuses 2 nonsense "$programs/generate" --model none --tokenizer none --nonsense
 refuses 1 "missing, unreadable or empty" "$programs/generate" --model none --tokenizer none
 echo broken >broken
 refuses 1 "broken ends at byte" "$programs/generate" --model none --tokenizer broken
-refuses 1 "top_p must be in (0, 1]" "$programs/generate" --model none --tokenizer broken --top-p 0
 refuses 2 "--select requires --budget" "$programs/generate" --model none --tokenizer none --select 1
 refuses 1 "--sinks is for --window and --budget" "$programs/generate" --model none --tokenizer none --sinks 2
 refuses 2 "--selector" "$programs/generate" --model none --tokenizer none --budget 8 --selector best
@@ -196,5 +220,8 @@ refuses 2 "requires --model" prepare samples other --candidates 3
 refuses 2 "--model requires --tokenizer" prepare samples other --model none
 refuses 1 "--terse is for --synthesise and --rewrite" prepare samples other --terse 0.3
 refuses 2 "output is required" prepare samples
+refuses 2 "--terse: must be a number from 0 to 1, got nan" prepare samples other --terse nan
+refuses 2 "--temperature: must be a finite number, 0 or more, got nan" prepare samples other --temperature nan
+refuses 2 "--candidates: Value 0 not in range" prepare samples other --candidates 0
 
 echo "all programs behave"
