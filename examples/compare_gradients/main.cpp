@@ -78,18 +78,21 @@ bool within(const std::vector<Row>& rows, const Bounds& bounds) {
   return all;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+// The layer to compare on, and in which precision.
+struct Settings {
   Problem problem;
   std::string precision = "f64";
-  Program program(
-      "Compares every gradient of a self-attention layer: fused, automatic, and by differences.");
+
+  bool in_float() const { return precision == "f32"; }
+};
+
+void add_options(Program& program, Settings& s) {
   program.app
-      .add_option("--precision", precision,
+      .add_option("--precision", s.precision,
                   "of fused and automatic; differences are always taken in double")
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
+  Problem& problem = s.problem;
   program.size_option("--batch", problem.batch, "sequences");
   program.size_option("--heads", problem.heads, "attention heads");
   program.size_option("--length", problem.length, "positions of a sequence");
@@ -98,38 +101,58 @@ int main(int argc, char** argv) {
   program.app.add_option("--mask", problem.mask, "which keys a query sees")
       ->check(CLI::IsMember({"none", "causal", "random", "both"}))
       ->capture_default_str();
+}
 
+void print_json(const std::vector<Row>& rows, const Solution& solution, bool passed) {
+  for (const Row& row : rows) {
+    nlohmann::json line{{"name", row.name}, {"fused_automatic", row.between}};
+    if (row.fused_error)
+      line.update({{"fused_differences", *row.fused_error},
+                   {"automatic_differences", *row.automatic_error}});
+    std::cout << line << "\n";
+  }
+  std::cout << nlohmann::json{{"passed", passed},
+                              {"fused_seconds", solution.fused_seconds},
+                              {"automatic_seconds", solution.automatic_seconds}}
+            << "\n";
+}
+
+void print_text(const Settings& s, const std::vector<Row>& rows, const Solution& solution) {
+  const Problem& problem = s.problem;
+  std::cout << "batch " << problem.batch << ", heads " << problem.heads << ", length "
+            << problem.length << ", D_x " << problem.width << ", mask " << problem.mask << ", "
+            << s.precision << ": max|a - b| / max|b|\n";
+  print_table(rows);
+  std::cout << std::fixed << std::setprecision(1) << "forward and backward: fused "
+            << 1e6 * solution.fused_seconds << " us, automatic " << 1e6 * solution.automatic_seconds
+            << " us\n";
+}
+
+void print_verdict(const Bounds& bounds, bool passed) {
+  std::cout << (passed ? "all within " : "NOT all within ") << std::scientific
+            << std::setprecision(0) << bounds.between << " of each other and " << bounds.differences
+            << " of the differences\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  Program program(
+      "Compares every gradient of a self-attention layer: fused, automatic, and by differences.");
+  add_options(program, s);
   return program.run(argc, argv, [&](const CommonOptions& common) {
-    problem.seed = common.seed;
-    problem.rounded_to_float = precision == "f32";
-    const Solution solution =
-        precision == "f32" ? solve_in_float(problem) : solve_in_double(problem);
-    const Bounds bounds = precision == "f32" ? bounds_in_float : bounds_in_double;
-    const std::vector<Row> rows = compare(solution, central_differences(problem));
+    s.problem.seed = common.seed;
+    s.problem.rounded_to_float = s.in_float();
+    const Solution solution = s.in_float() ? solve_in_float(s.problem) : solve_in_double(s.problem);
+    const Bounds bounds = s.in_float() ? bounds_in_float : bounds_in_double;
+    const std::vector<Row> rows = compare(solution, central_differences(s.problem));
     const bool passed = within(rows, bounds);
     if (common.json) {
-      for (const Row& row : rows) {
-        nlohmann::json line{{"name", row.name}, {"fused_automatic", row.between}};
-        if (row.fused_error)
-          line.update({{"fused_differences", *row.fused_error},
-                       {"automatic_differences", *row.automatic_error}});
-        std::cout << line << "\n";
-      }
-      std::cout << nlohmann::json{{"passed", passed},
-                                  {"fused_seconds", solution.fused_seconds},
-                                  {"automatic_seconds", solution.automatic_seconds}}
-                << "\n";
+      print_json(rows, solution, passed);
     } else {
-      std::cout << "batch " << problem.batch << ", heads " << problem.heads << ", length "
-                << problem.length << ", D_x " << problem.width << ", mask " << problem.mask << ", "
-                << precision << ": max|a - b| / max|b|\n";
-      print_table(rows);
-      std::cout << std::fixed << std::setprecision(1) << "forward and backward: fused "
-                << 1e6 * solution.fused_seconds << " us, automatic "
-                << 1e6 * solution.automatic_seconds << " us\n";
-      std::cout << (passed ? "all within " : "NOT all within ") << std::scientific
-                << std::setprecision(0) << bounds.between << " of each other and "
-                << bounds.differences << " of the differences\n";
+      print_text(s, rows, solution);
+      print_verdict(bounds, passed);
     }
     return passed ? 0 : 1;
   });
