@@ -150,43 +150,49 @@ void print_runs(const std::vector<Run>& runs, const Settings& s, bool json) {
     std::printf("largest difference of the two loss curves at any step: %.3g\n", largest);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  Settings s;
-  Program program("Trains a small transformer on a toy task: 16 symbols, sequences of 12.");
+void add_model_options(Program& program, Settings& s) {
   program.app.add_option("--task", s.task, "what to learn")
       ->check(CLI::IsMember(SequenceTask::names()))
-      ->capture_default_str();
-  program.app.add_option("--optimizer", s.optimizer, "sgd is plain: no momentum")
-      ->check(CLI::IsMember({"sgd", "momentum", "adam", "adamw"}))
       ->capture_default_str();
   program.app
       .add_option("--kernel", s.kernel,
                   "how attention is computed; both runs composed and fused and compares")
       ->check(CLI::IsMember({"composed", "fused", "flash", "both"}))
       ->capture_default_str();
-  program.size_option("--steps", s.steps, "optimiser steps; 0: the usual number of the task", 0);
-  program.size_option("--batch", s.batch, "sequences a step");
   program.size_option("--width", s.width, "of the model");
   program.size_option("--heads", s.heads, "attention heads");
   program.size_option("--layers", s.layers, "blocks");
-  program.size_option("--held-out", s.held_out, "sequences to test on, never trained on");
-  program.size_option("--report-every", s.report_every, "steps between rows of the table");
+  program.app.add_option("--deviation", s.deviation, "of the initial weights")
+      ->check(positive())
+      ->capture_default_str();
+}
+
+void add_training_options(Program& program, Settings& s) {
+  program.app.add_option("--optimizer", s.optimizer, "sgd is plain: no momentum")
+      ->check(CLI::IsMember({"sgd", "momentum", "adam", "adamw"}))
+      ->capture_default_str();
+  program.size_option("--steps", s.steps, "optimiser steps; 0: the usual number of the task", 0);
+  program.size_option("--batch", s.batch, "sequences a step");
   program.app
       .add_option("--rate", s.rate,
                   "the highest rate of the schedule; each optimiser has its own default")
       ->check(positive());
-  program.app.add_option("--deviation", s.deviation, "of the initial weights")
-      ->check(positive())
-      ->capture_default_str();
   program.app.add_option("--clip", s.clip, "limit of the gradients' norm; 0: none")
       ->check(not_negative())
       ->capture_default_str();
-
+  program.size_option("--held-out", s.held_out, "sequences to test on, never trained on");
+  program.size_option("--report-every", s.report_every, "steps between rows of the table");
   program.app.add_option("--attention-plot", s.attention_plot_path,
                          "where to draw the attention within a held-out sequence (SVG)");
+}
 
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  Program program("Trains a small transformer on a toy task: 16 symbols, sequences of 12.");
+  add_model_options(program, s);
+  add_training_options(program, s);
   return program.run(argc, argv, [&](const CommonOptions& common) {
     check_writable(s.attention_plot_path);
     const SequenceTask task(s.task);
