@@ -146,45 +146,56 @@ std::vector<Row> evaluated(const std::vector<Arm>& arms, const Settings& s) {
   return rows;
 }
 
+// A student of every base model by the paper's recipe, and of the first by the others.
+std::vector<Student> students_of(const Options& o) {
+  std::vector<Student> all;
+  for (std::size_t i = 0; i < o.seeds; ++i) all.push_back({i, Recipe::ghost_attention});
+  if (!o.no_ablations)
+    for (const Recipe recipe : {Recipe::loss_on_all_turns, Recipe::no_instruction})
+      all.push_back({0, recipe});
+  return all;
+}
+
+// The base models, asked in two ways, then the students, with the instruction and without.
+std::vector<Arm> arms_of(const List<BaseTraining>& bases, const List<StudentTraining>& students) {
+  std::vector<Arm> arms;
+  for (const auto& base : bases) {
+    arms.push_back({"base", base->seed(), &base->model(), Instruct::first_turn});
+    arms.push_back(
+        {"base, asked in every turn", base->seed(), &base->model(), Instruct::every_turn});
+  }
+  for (const auto& student : students) {
+    const std::string& name = student->name();
+    arms.push_back({name, student->seed(), &student->model(), Instruct::first_turn});
+    arms.push_back(
+        {name + ", no instruction", student->seed(), &student->model(), Instruct::never});
+  }
+  return arms;
+}
+
+void draw_first(const Settings& s, const BaseTraining& base, const StudentTraining& student,
+                std::uint64_t seed) {
+  const auto attention = [&](const Training& t) {
+    return instruction_attention(t.model(), PersonaTask(), s.most_turns, seed);
+  };
+  draw_attention(s.plot_path, {{"base", attention(base)}, {"Ghost Attention", attention(student)}});
+}
+
 void compare(const Options& o, const CommonOptions& common) {
   const List<BaseTraining> bases = good_teachers(o, common);
   List<StudentTraining> students;
-  std::vector<Student> kinds;
-  for (std::size_t i = 0; i < bases.size(); ++i) kinds.push_back({i, Recipe::ghost_attention});
-  if (!o.no_ablations)
-    for (const Recipe recipe : {Recipe::loss_on_all_turns, Recipe::no_instruction})
-      kinds.push_back({0, recipe});
-  for (const Student& kind : kinds)
-    students.push_back(std::make_unique<StudentTraining>(o.settings, bases[kind.base]->seed(),
-                                                         bases[kind.base]->model(), kind.recipe));
+  for (const Student& student : students_of(o))
+    students.push_back(std::make_unique<StudentTraining>(
+        o.settings, bases[student.base]->seed(), bases[student.base]->model(), student.recipe));
   train(students, common.json);
-
-  std::vector<Arm> arms;
-  for (std::size_t i = 0; i < bases.size(); ++i) {
-    const std::uint64_t seed = bases[i]->seed();
-    arms.push_back({"base", seed, &bases[i]->model(), Instruct::first_turn});
-    arms.push_back({"base, asked in every turn", seed, &bases[i]->model(), Instruct::every_turn});
-  }
-  for (std::size_t i = 0; i < students.size(); ++i) {
-    const std::string name = recipe_name(kinds[i].recipe);
-    const std::uint64_t seed = students[i]->seed();
-    arms.push_back({name, seed, &students[i]->model(), Instruct::first_turn});
-    arms.push_back({name + ", no instruction", seed, &students[i]->model(), Instruct::never});
-  }
-  const std::vector<Row> rows = evaluated(arms, o.settings);
+  const std::vector<Row> rows = evaluated(arms_of(bases, students), o.settings);
   if (common.json) {
     for (const Row& row : rows) print_json(row);
   } else {
     print_tables(rows, o.settings.dialogues);
     print_verdict(rows);
   }
-  if (!o.settings.plot_path.empty())
-    draw_attention(
-        o.settings.plot_path,
-        {{"base", instruction_attention(bases[0]->model(), PersonaTask(), o.settings.most_turns,
-                                        common.seed)},
-         {"Ghost Attention", instruction_attention(students[0]->model(), PersonaTask(),
-                                                   o.settings.most_turns, common.seed)}});
+  if (!o.settings.plot_path.empty()) draw_first(o.settings, *bases[0], *students[0], common.seed);
 }
 
 }  // namespace
