@@ -87,6 +87,24 @@ void add_share(std::vector<double>& sum, const std::vector<double>& part, double
 
 }  // namespace
 
+void to_json(nlohmann::json& json, const DepthProfile& profile) {
+  json = {{"states", profile.states},
+          {"reads", profile.reads},
+          {"gradients", profile.gradients},
+          {"weights", profile.weights}};
+}
+
+DepthProfile profile_in(const CheckedJson& json, std::size_t layers) {
+  const std::size_t sublayers = 2 * layers;
+  DepthProfile profile{.states = json.at("states").all_measured(sublayers),
+                       .reads = json.at("reads").all_measured(sublayers + 1),
+                       .gradients = json.at("gradients").all_measured(layers),
+                       .weights = {}};
+  for (const CheckedJson& mix : json.at("weights").list(0, sublayers + 1))
+    profile.weights.push_back(mix.all_measured(mix.list(1, sublayers + 1).size()));
+  return profile;
+}
+
 DepthProfile profile_by_depth(const ag::Transformer& model, const std::vector<Windows>& batches) {
   DepthProfile mean;
   const double share = 1 / double(batches.size());

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "examples/common/checked_json.hpp"
 #include "examples/common/text.hpp"
 #include "layers/transformer.hpp"
 
@@ -20,7 +21,9 @@ struct DepthProfile {
   // for a residual sum.
   std::vector<std::vector<double>> weights;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DepthProfile, states, reads, gradients, weights)
+void to_json(nlohmann::json& json, const DepthProfile& profile);
+// Of a model of so many blocks. Throws attngrad::FileError.
+DepthProfile profile_in(const CheckedJson& json, std::size_t layers);
 
 // Means over the batches.
 DepthProfile profile_by_depth(const ag::Transformer& model, const std::vector<Windows>& batches);

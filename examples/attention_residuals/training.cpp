@@ -32,12 +32,18 @@ nlohmann::json file_settings(const Settings& s, const Task& task, const Job& job
           {"evaluate_every", s.evaluate_every}};
 }
 
-Outcome outcome_of(const Job& job, const TrainingFile::Progress& progress) {
+// An evaluation at the beginning, every so many steps, and at the end.
+Outcome outcome_of(const Settings& s, const Job& job, const TrainingFile::Progress& progress) {
   Outcome outcome{.job = job, .step = progress.step, .steps = {}, .losses = {}, .profile = {}};
-  for (const auto& evaluation : progress.measured) {
-    outcome.steps.push_back(evaluation.at("step").get<std::size_t>());
-    outcome.losses.push_back(evaluation.at("loss").get<double>());
-    if (evaluation.contains("profile")) evaluation.at("profile").get_to(outcome.profile);
+  if (progress.step == 0 && progress.measured == nlohmann::json::array()) return outcome;
+  const std::size_t count = 1 + (progress.step + s.evaluate_every - 1) / s.evaluate_every;
+  const CheckedJson measured =
+      TrainingFile::measured(TrainingFile::path_in(s.folder, job.name()), progress);
+  for (const CheckedJson& evaluation : measured.list(count, count)) {
+    const std::size_t due = std::min(outcome.steps.size() * s.evaluate_every, progress.step);
+    outcome.steps.push_back(evaluation.at("step").whole(due, due));
+    outcome.losses.push_back(evaluation.at("loss").measured());
+    if (due == s.steps) outcome.profile = profile_in(evaluation.at("profile"), s.layers);
   }
   return outcome;
 }
@@ -81,8 +87,9 @@ double Trainer::mean_loss(const std::vector<Windows>& batches) const {
 }
 
 Outcome look_up(const Settings& s, const Task& task, const Job& job) {
-  return outcome_of(job, TrainingFile::look(TrainingFile::path_in(s.folder, job.name()),
-                                            file_settings(s, task, job)));
+  return outcome_of(s, job,
+                    TrainingFile::look(TrainingFile::path_in(s.folder, job.name()),
+                                       file_settings(s, task, job), s.steps));
 }
 
 Outcome train(const Settings& s, const Task& task, const Job& job, const Watch& watch) {
@@ -91,7 +98,7 @@ Outcome train(const Settings& s, const Task& task, const Job& job, const Watch& 
   Trainer trainer(model_options(s, job.arm, task.vocabulary), weights);
   TrainingFile file(TrainingFile::path_in(s.folder, job.name()), file_settings(s, task, job),
                     trainer.parameters, trainer.optimizer, {&batches});
-  TrainingFile::Progress progress = file.load();
+  TrainingFile::Progress progress = file.load(s.steps);
   const auto evaluate = [&] {
     const double loss = trainer.mean_loss(task.validation);
     nlohmann::json evaluation{{"step", progress.step}, {"loss", loss}};
@@ -110,5 +117,5 @@ Outcome train(const Settings& s, const Task& task, const Job& job, const Watch& 
     watch.stepped(job, loss);
     if (progress.step % s.evaluate_every == 0 || progress.step == s.steps) evaluate();
   }
-  return outcome_of(job, progress);
+  return outcome_of(s, job, progress);
 }

@@ -7,9 +7,18 @@
 #include <vector>
 
 #include "core/core.hpp"
+#include "examples/common/checked_json.hpp"
 #include "optim/optim.hpp"
 
 namespace ag = attngrad;
+
+// What a file of arrays says under this key of its metadata. name: how messages begin. Throws
+// attngrad::FileError for a file without the key, and for what is no JSON object.
+CheckedJson metadata_in(const ag::safetensors::File& file, const std::string& key,
+                        const std::string& name);
+
+nlohmann::json json_of(const ag::Rng& rng);
+ag::Rng generator_in(const CheckedJson& json);
 
 class TrainingFile {
  public:
@@ -25,11 +34,16 @@ class TrainingFile {
     nlohmann::json measured = nlohmann::json::array();  // whatever the program noted on the way
   };
   // What a file holds, without touching anything; a fresh start if there is none. Throws
-  // attngrad::FileError for one that was saved with other settings.
-  static Progress look(const std::string& path, const nlohmann::json& settings);
+  // attngrad::FileError for one that was saved with other settings or after more steps, and for a
+  // damaged one.
+  static Progress look(const std::string& path, const nlohmann::json& settings,
+                       std::size_t most_steps);
   // What was saved, with model, optimiser and generators put back as they were; a fresh start if
   // there is no file. Throws as look().
-  Progress load();
+  Progress load(std::size_t most_steps);
+  // What the program noted, for it to read and check.
+  static CheckedJson measured(const std::string& path, const Progress& progress);
+  CheckedJson measured(const Progress& progress) const { return measured(path_, progress); }
   void save(const Progress& progress) const;
 
  private:

@@ -76,7 +76,7 @@ Training::Training(const Settings& s, std::string name, std::uint64_t seed, std:
     const ag::Parameters given = ag::parameters(*from);
     for (auto [path, x] : parameters_) x.assign(given.find(path).value());
   }
-  step_ = file_.load().step;
+  step_ = file_.load(steps_).step;
 }
 
 void Training::take_step() {

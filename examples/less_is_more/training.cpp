@@ -56,11 +56,12 @@ Training::Training(const TrainingSettings& s, std::uint64_t seed)
       file_(TrainingFile::path_in(s.folder, ag::text(s.chain ? "chain-" : "recall-", seed)),
             settings_of(s, seed), parameters_, optimizer_, {&batches_}) {
   records_ = std::min(records_, s.records);
-  const TrainingFile::Progress before = file_.load();
+  const TrainingFile::Progress before = file_.load(s.most_steps);
   step_ = before.step;
   if (step_ == 0) return;
-  before.measured.at("records").get_to(records_);
-  before.measured.at("accuracy").get_to(accuracy_);
+  const CheckedJson measured = file_.measured(before);
+  records_ = measured.at("records").whole(1, s.records);
+  accuracy_ = measured.at("accuracy").number(0, 1);
 }
 
 bool Training::finished() const {

@@ -9,6 +9,8 @@
 
 namespace {
 
+constexpr std::size_t most_steps = std::size_t{1} << 40;  // a file may be of a longer training
+
 // By the kernel of the other arms, so that frozen kernels can be compared bit for bit.
 ag::AttentionOutput plain_attention(const ag::AttentionInputs& inputs,
                                     const ag::AttentionOptions& options) {
@@ -89,11 +91,14 @@ Training::Training(const Settings& s, std::string arm, std::uint64_t seed)
       file_(TrainingFile::path_in(s.folder, ag::text(arm_, "-", seed)), settings_of(s, arm_, seed),
             parameters_, optimizer_, {&batches_, &dropouts_}),
       held_out_(held_out_batches(s, task_)) {
-  const TrainingFile::Progress before = file_.load();
+  const TrainingFile::Progress before = file_.load(most_steps);
   if (before.step == 0) return;
-  before.measured.at("losses").get_to(losses_);
-  for (const auto& pair : before.measured.at("errors"))
-    evaluations_.push_back({pair.at(0).get<std::size_t>(), pair.at(1).get<double>()});
+  const CheckedJson measured = file_.measured(before);
+  losses_ = measured.at("losses").all_measured(before.step);
+  for (const CheckedJson& evaluation : measured.at("errors").list(1, before.step)) {
+    const std::vector<CheckedJson> pair = evaluation.list(2, 2);
+    evaluations_.push_back({pair[0].whole(1, before.step), pair[1].number(0, 1)});
+  }
 }
 
 void Training::save() const {

@@ -10,7 +10,7 @@ void add_model_options(Program& program, Settings& s, std::vector<CLI::Option*>&
       program.size_option("--width", s.width, "of the model"),
       program.size_option("--context", s.context, "symbols the model sees"),
       program.app.add_option("--unit", s.unit, "what a token is")
-          ->check(CLI::IsMember({"character", "byte"}))
+          ->check(CLI::IsMember(unit_names()))
           ->capture_default_str(),
       program.app.add_flag("--bias,!--no-bias", s.bias,
                            "biases in linear maps and norms (the default)"),
@@ -18,10 +18,10 @@ void add_model_options(Program& program, Settings& s, std::vector<CLI::Option*>&
       program.app
           .add_option("--activation", s.activation,
                       "of the feed-forward part: the exact form, or the one with tanh")
-          ->check(CLI::IsMember({"gelu", "gelu_tanh"}))
+          ->check(CLI::IsMember(activation_names()))
           ->capture_default_str(),
       program.app.add_option("--optimizer", s.optimizer, "for momentum, --beta1 is the momentum")
-          ->check(CLI::IsMember({"sgd", "momentum", "adam", "adamw"}))
+          ->check(CLI::IsMember(optimizer_names()))
           ->capture_default_str(),
   };
 }

@@ -48,44 +48,6 @@ std::unique_ptr<ag::Optimizer> make_optimizer(const Settings& s, const ag::Param
       parameters, ag::AdamWOptions{.beta1 = s.beta1, .beta2 = s.beta2, .weight_decay = s.decay});
 }
 
-Unit unit_of(const std::string& name) { return name == "byte" ? Unit::byte : Unit::character; }
-
-// The parts of the settings that shape the model: they travel with a checkpoint.
-nlohmann::json shape_of(const Settings& s) {
-  return {{"layers", s.layers},         {"heads", s.heads}, {"width", s.width},
-          {"context", s.context},       {"bias", s.bias},   {"tied", s.tied},
-          {"activation", s.activation}, {"unit", s.unit},   {"optimizer", s.optimizer}};
-}
-
-void set_shape(Settings& s, const nlohmann::json& shape) {
-  shape.at("layers").get_to(s.layers);
-  shape.at("heads").get_to(s.heads);
-  shape.at("width").get_to(s.width);
-  shape.at("context").get_to(s.context);
-  shape.at("bias").get_to(s.bias);
-  shape.at("tied").get_to(s.tied);
-  shape.at("activation").get_to(s.activation);
-  shape.at("unit").get_to(s.unit);
-  shape.at("optimizer").get_to(s.optimizer);
-}
-
-// JSON holds UTF-8 only, so a symbol travels as the numbers of its bytes.
-nlohmann::json bytes_of(const Alphabet& alphabet) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const std::string& symbol : alphabet.symbols())
-    all.push_back(std::vector<std::uint8_t>(symbol.begin(), symbol.end()));
-  return all;
-}
-
-std::vector<std::string> symbols_of(const nlohmann::json& bytes) {
-  std::vector<std::string> symbols;
-  for (const auto& symbol : bytes) {
-    const auto numbers = symbol.get<std::vector<std::uint8_t>>();
-    symbols.emplace_back(numbers.begin(), numbers.end());
-  }
-  return symbols;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const Settings& settings, const CommonOptions& common)
@@ -93,44 +55,43 @@ TrainingRun::TrainingRun(const Settings& settings, const CommonOptions& common)
   check_writable(settings.save_path);
   check_writable(settings.plot_path);
   check_writable(settings.attention_plot_path);
-  const std::string text =
-      settings.text_path.empty() ? guide_text() : read_text(settings.text_path);
-  nlohmann::json state;
-  if (!settings_.load_path.empty()) {
-    const auto metadata = ag::safetensors::read(settings_.load_path).metadata;
-    const auto found = metadata.find("train_transformer");
-    if (found == metadata.end())
-      throw ag::FileError(
-          ag::text("load: ", settings_.load_path, " was not saved by this program"));
-    state = nlohmann::json::parse(found->second);
-    set_shape(settings_, state.at("shape"));
-    alphabet_.emplace(symbols_of(state.at("alphabet")), unit_of(settings_.unit));
-  } else {
-    alphabet_.emplace(text, unit_of(settings_.unit));
+  std::optional<Checkpoint> saved;
+  if (!settings_.load_path.empty()) saved = read_checkpoint(settings_.load_path);
+  if (saved) static_cast<ModelSettings&>(settings_) = saved->model;
+  read_text_as(saved ? &saved->symbols : nullptr);
+  make_model();
+  if (saved) {
+    ag::load(saved_values(), settings_.load_path);
+    step_ = saved->step;
+    batches_ = saved->batches;
+    dropouts_ = saved->dropouts;
   }
+  if (!common_.json)
+    std::printf("%zu symbols of text, %zu different; %zu parameters\n",
+                split_.training.size() + split_.validation.size(), alphabet_->size(),
+                parameters_.count());
+}
+
+void TrainingRun::read_text_as(const std::vector<std::string>* symbols) {
+  const std::string text =
+      settings_.text_path.empty() ? guide_text() : read_text(settings_.text_path);
+  if (symbols)
+    alphabet_.emplace(*symbols, unit_of(settings_));
+  else
+    alphabet_.emplace(text, unit_of(settings_));
   split_ = split_text(alphabet_->encode(text), settings_.context);
   if (settings_.prompt.empty()) settings_.prompt = alphabet_->symbol(split_.training[0]);
   // a prompt that cannot be continued is better known before the training
   alphabet_->encode(settings_.prompt);
+}
 
+void TrainingRun::make_model() {
   ag::Rng weights = rng_.split();
   batches_ = rng_.split();
   dropouts_ = rng_.split();
   model_.emplace(model_options(settings_, alphabet_->size()), weights);
   parameters_ = ag::parameters(*model_);
   optimizer_ = make_optimizer(settings_, parameters_);
-  if (!state.is_null()) {
-    ag::load(saved_values(), settings_.load_path);
-    step_ = state.at("step").get<std::size_t>();
-    batches_ = ag::Rng(state.at("batches").at(0).get<std::uint64_t>(),
-                       state.at("batches").at(1).get<std::uint64_t>());
-    dropouts_ = ag::Rng(state.at("dropouts").at(0).get<std::uint64_t>(),
-                        state.at("dropouts").at(1).get<std::uint64_t>());
-  }
-  if (!common_.json)
-    std::printf("%zu symbols of text, %zu different; %zu parameters\n",
-                split_.training.size() + split_.validation.size(), alphabet_->size(),
-                parameters_.count());
 }
 
 ag::Parameters TrainingRun::saved_values() const {
@@ -140,12 +101,12 @@ ag::Parameters TrainingRun::saved_values() const {
 }
 
 void TrainingRun::save_checkpoint() const {
-  const nlohmann::json state{{"shape", shape_of(settings_)},
-                             {"alphabet", bytes_of(*alphabet_)},
-                             {"step", step_},
-                             {"batches", {batches_.seed(), batches_.offset()}},
-                             {"dropouts", {dropouts_.seed(), dropouts_.offset()}}};
-  ag::save(saved_values(), settings_.save_path, {{"train_transformer", state.dump()}});
+  const Checkpoint checkpoint{.model = settings_,
+                              .symbols = alphabet_->symbols(),
+                              .step = step_,
+                              .batches = batches_,
+                              .dropouts = dropouts_};
+  ag::save(saved_values(), settings_.save_path, metadata_of(checkpoint));
 }
 
 double TrainingRun::validation_loss(bool whole) const {

@@ -9,17 +9,16 @@
 #include "examples/common/loss_plot.hpp"
 #include "examples/common/sampling.hpp"
 #include "examples/common/text.hpp"
+#include "examples/train_transformer/checkpoint.hpp"
 #include "layers/layers.hpp"
 #include "optim/optim.hpp"
 
-struct Settings {
+struct Settings : ModelSettings {
   std::string text_path;  // empty: the built-in text
-  std::string unit = "character", activation = "gelu", optimizer = "adamw", kernel = "flash";
-  std::size_t layers = 4, heads = 4, width = 128, context = 64, batch = 12;
-  std::size_t steps = 1500, warmup = 100, eval_every = 250, sample = 400;
+  std::string kernel = "flash";
+  std::size_t batch = 12, steps = 1500, warmup = 100, eval_every = 250, sample = 400;
   double rate = 1e-3, final_rate = 1e-4, decay = 0.1, beta1 = 0.9, beta2 = 0.99, clip = 1,
          dropout = 0;
-  bool bias = true, tied = true;
   std::string save_path, load_path, plot_path, attention_plot_path;
   std::string prompt;  // empty: the first symbol of the text
   SamplingOptions sampling;
@@ -38,6 +37,9 @@ class TrainingRun {
   void draw_attention() const;
 
  private:
+  // symbols: of an alphabet that is given; null: those of the text.
+  void read_text_as(const std::vector<std::string>* symbols);
+  void make_model();
   void save_checkpoint() const;
   ag::Parameters saved_values() const;
   ag::Variable train_step(const ag::Schedule& schedule);

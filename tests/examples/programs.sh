@@ -18,6 +18,18 @@ refuses() {
   grep -q -- "$words" out || fail "$* does not say '$words': $(cat out)"
 }
 
+# damaged FILE FROM TO: writes the file to `damaged` with something else in its header, whose quotes
+# within metadata are written as \"; without FROM there the test is wrong
+damaged() {
+  FROM=$2 TO=$3 perl -0777 -ne 'my ($size, $rest) = unpack("Q< a*", $_);
+    my $header = substr($rest, 0, $size);
+    my ($from, $to) = map { s/"/\\"/gr } @ENV{"FROM", "TO"};
+    $header =~ s/\Q$from\E/$to/ or die "no $from in $header";
+    $header .= " " x (-length($header) % 8);
+    print pack("Q<", length $header), $header, substr($rest, $size)' "$1" >damaged ||
+    fail "cannot damage $1"
+}
+
 for name in first_gradient new_layer compare_gradients toy_sequence complexity score_function \
   translate_dates multi_token_attention attention_residuals less_is_more \
   ghost_attention train_transformer; do
@@ -85,7 +97,25 @@ grep -q 'seed 7, step 4: MTA .*, to be at most 1 %' out || fail "multi_token_att
 for steps in 2 4; do letters --arms mta --seed 7 --seeds 1 --steps $steps --folder parts --json >out; done
 [ "$(grep -c '"loss"' out)" = 2 ] || fail "multi_token_attention --json: $(cat out)"
 cmp whole/mta-7.safetensors parts/mta-7.safetensors || fail "a resumed training of multi_token_attention ends elsewhere"
-refuses 1 "saved with other settings" letters --arms mta --seeds 7,8 --steps 4 --dropout 0.1 --folder parts
+# keeps FROM TO WORDS FILE COMMAND...: a kept training in which TO stands for FROM is refused with these words
+keeps() {
+  local from=$1 to=$2 words=$3 file=$4
+  shift 4
+  damaged "$file" "$from" "$to"
+  cp "$file" kept_safe
+  mv damaged "$file"
+  refuses 1 "training: $file: $words" "$@"
+  mv kept_safe "$file"
+}
+mta=(parts/mta-7.safetensors letters --arms mta --seed 7 --seeds 1 --steps 4 --folder parts)
+keeps '"step":4' '"step":"x"' 'step must be a whole number from 0 to' "${mta[@]}"
+keeps '"step":4' '"step":3' 'measured.losses must be a list of 3, is an array of 4' "${mta[@]}"
+keeps '"measured":' '"old":' 'has no measured' "${mta[@]}"
+keeps '"errors":[[' '"errors":[[5,0],[' 'measured.errors\[0\]\[0\] must be a whole number from 1 to 4, is 5' "${mta[@]}"
+keeps '"losses":[' '"losses":["x"],"old":[' 'measured.losses must be a list of 4, is an array of 1' "${mta[@]}"
+keeps '"generators":[[' '"generators":[[1],[' 'generators must be a list of 2, is an array of 3' "${mta[@]}"
+keeps '"settings":{' '"settings":' 'must hold a JSON object, holds no JSON' "${mta[@]}"
+refuses 1 "saved with other settings: dropout must be 0.1, is 0" letters --arms mta --seeds 7,8 --steps 4 --dropout 0.1 --folder parts
 refuses 1 "stands twice" letters --seeds 7,7
 refuses 2 "--answer" letters --answer middle
 refuses 1 "2 to 25 letters" "$programs/multi_token_attention" --letters 26
@@ -131,6 +161,34 @@ refuses 1 "cannot write" train --save no_such_folder/x.safetensors
 refuses 1 "cannot write" train --plot no_such_folder/x.svg
 refuses 1 "cannot write" train --attention-plot no_such_folder/x.svg
 refuses 1 "short" resume --load short
+
+# loads FROM TO WORDS: a checkpoint in which TO stands for FROM is refused with these words
+loads() {
+  damaged half.safetensors "$1" "$2"
+  refuses 1 "load: damaged: $3" resume --load damaged --steps 2
+  [ "$(wc -l <out)" = 1 ] || fail "more than a line: $(cat out)"
+}
+loads '"shape":{' '"shape":' "must hold a JSON object, holds no JSON"
+loads '"shape":' '"form":' "has no shape"
+loads '"shape":{' '"shape":3,"form":{' "shape must be an object, is 3"
+loads '"layers":1' '"layers":10000000' "the arrays must hold"
+loads '"layers":1' '"layers":0' "shape.layers must be a whole number from 1 to 2147483648, is 0"
+loads '"heads":2' '"heads":"x"' 'shape.heads must be a whole number from 1 to 2147483648, is "x"'
+loads '"heads":2' '"heads":2.7' "shape.heads must be a whole number from 1 to 2147483648, is 2.7"
+loads '"heads":2' '"heads":3' "shape.heads must be a divisor of the width 16, is 3"
+loads '"bias":true' '"bias":1' "shape.bias must be true or false, is 1"
+loads '"activation":"gelu"' '"activation":"zz"' 'shape.activation must be one of gelu, gelu_tanh, is "zz"'
+loads '"optimizer":"adamw"' '"optimizer":"zz"' 'shape.optimizer must be one of sgd, momentum, adam, adamw, is "zz"'
+loads '"unit":"character"' '"unit":"zz"' 'shape.unit must be one of character, byte, is "zz"'
+loads '"alphabet":[[' '"alphabet":[[300],[' "alphabet\[0\]\[0\] must be a whole number from 0 to 255, is 300"
+loads '"alphabet":[[10],' '"alphabet":[[10],[10],' "alphabet\[1\] must be a symbol that did not come before"
+loads '"alphabet":[[10],' '"alphabet":[[],' "alphabet\[0\] must be a list of 1 to 4, is an array of 0"
+loads '"step":2' '"step":-1' "step must be a whole number from 0 to 1099511627776, is -1"
+loads '"step":2' '"step":1e30' "step must be a whole number from 0 to 1099511627776, is 1e+30"
+loads '"batches":[' '"batches":[1],"old":[' "batches must be a list of 2, is an array of 1"
+loads '"dropouts":[' '"dropouts":[-1,' "dropouts must be a list of 2, is an array of 3"
+damaged half.safetensors '"layers":1' '"layers":2'
+refuses 1 "load: damaged does not fit" resume --load damaged --steps 2
 refuses any "--load" train --load half.safetensors
 refuses any "--steps" train --steps -3
 
@@ -158,6 +216,12 @@ residuals "${long[@]}" --folder whole >out || fail "$(cat out)"
 cmp {cut,whole}/full-seed1-rate0.004.safetensors || fail "a training that was cut off ends elsewhere"
 cp whole/full-seed1-rate0.004.safetensors whole/full-seed2-rate0.004.safetensors
 refuses 1 "other settings" residuals "${long[@]}" --seed 2 --folder whole
+whole=(whole/full-seed1-rate0.004.safetensors residuals "${long[@]}" --folder whole)
+keeps '"width":16},"step":4000' '"width":16},"step":4001' 'step must be a whole number from 0 to 4000, is 4001' "${whole[@]}"
+keeps '"step":250' '"step":251' 'measured\[1\].step must be 250, is 251' "${whole[@]}"
+keeps '"profile":' '"old":' 'has no measured\[16\].profile' "${whole[@]}"
+keeps '"measured":[' '"measured":[{},' 'measured must be a list of 17, is an array of 18' "${whole[@]}"
+keeps '"states":[' '"states":[1,' 'measured\[16\].profile.states must be a list of 4, is an array of 5' "${whole[@]}"
 residuals --cost --arms residual,full --json >out || fail "$(cat out)"
 [ "$(grep -c '"peak_mebibytes":' out)" = 2 ] || fail "attention_residuals --cost: $(cat out)"
 refuses 2 "an arm is residual, full" residuals --arms residual,block
@@ -192,6 +256,10 @@ grep -q 'hit rate' hits.svg || fail "the plot of less_is_more"
 "$programs/less_is_more" "${few[@]}" --most-steps 3 --folder recall3 --no-time >out || fail "$(cat out)"
 grep -q 'seed 1: 209600 parameters, 3 steps' out || fail "less_is_more began anew: $(cat out)"
 refuses 1 "saved with other settings" "$programs/less_is_more" "${few[@]}" --most-steps 4 --folder recall3
+recall=(recall3/recall-1.safetensors "$programs/less_is_more" "${few[@]}" --most-steps 3 --folder recall3 --no-time)
+keeps '"step":3' '"step":4' 'step must be a whole number from 0 to 3, is 4' "${recall[@]}"
+keeps '"records":4' '"records":0' 'measured.records must be a whole number from 1 to 128, is 0' "${recall[@]}"
+keeps '"accuracy":' '"old":' 'has no measured.accuracy' "${recall[@]}"
 refuses 1 "at most 128" "$programs/less_is_more" --records 129
 refuses 1 "of a chain even" "$programs/less_is_more" --chain --records 7
 refuses 2 "--budgets" "$programs/less_is_more" --budgets 0
@@ -199,6 +267,9 @@ refuses 2 "excludes" "$programs/less_is_more" --only-time --no-time
 
 few=(--seeds 1 --base-steps 3 --student-steps 3 --batch 4 --dialogues 3)
 refuses 1 "more --base-steps" "$programs/ghost_attention" "${few[@]}"
+keep=("$programs/ghost_attention" "${few[@]}" --width 8 --folder ghost)
+"${keep[@]}" >out 2>&1 || grep -q "more --base-steps" out || fail "$(cat out)"
+keeps '"step":3' '"step":4' 'step must be a whole number from 0 to 3, is 4' ghost/base-1.safetensors "${keep[@]}"
 prepare() { "$programs/ghost_attention" prepare "$@"; }
 said='{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}'
 echo "{\"messages\": [$said, $said]}" >talk
@@ -215,7 +286,9 @@ echo nonsense >>talk
 refuses 1 "talk line 2: is not a JSON object" prepare talk samples
 refuses 1 "missing or unreadable" prepare no_such_file samples
 echo "{}" >no_parts.json
-refuses 1 "parts" prepare samples other --instructions no_parts.json
+refuses 1 "instructions: no_parts.json: has no parts" prepare samples other --instructions no_parts.json
+echo '{"parts": [{"sentence": "rhyme on {}", "terse": 3, "values": ["sun"]}]}' >no_parts.json
+refuses 1 "no_parts.json: parts\[0\].terse must be a text, is 3" prepare samples other --instructions no_parts.json
 refuses 2 "requires --model" prepare samples other --candidates 3
 refuses 2 "--model requires --tokenizer" prepare samples other --model none
 refuses 1 "--terse is for --synthesise and --rewrite" prepare samples other --terse 0.3
