@@ -1,8 +1,9 @@
 #include "examples/ghost_attention/prepare.hpp"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <iterator>
 
+#include "examples/common/checked_json.hpp"
 #include "examples/ghost_attention/chat.hpp"
 
 namespace {
@@ -25,24 +26,23 @@ Instructions built_in() {
 Instructions read_instructions(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw ag::FileError("instructions: " + path + " is missing or unreadable");
-  try {
-    const nlohmann::json json = nlohmann::json::parse(in);
-    Instructions all;
-    for (const nlohmann::json& part : json.at("parts"))
-      all.parts.push_back({part.at("sentence"), part.at("terse"), part.at("values")});
-    const auto text = [&](const char* key, std::string& value) {
-      if (json.contains(key)) json.at(key).get_to(value);
-    };
-    text("opening", all.options.opening);
-    text("joint", all.options.joint);
-    text("ending", all.options.ending);
-    text("terse_opening", all.options.terse_opening);
-    text("terse_joint", all.options.terse_joint);
-    text("terse_ending", all.options.terse_ending);
-    return all;
-  } catch (const nlohmann::json::exception& error) {
-    throw ag::FileError("instructions: " + path + ": " + error.what());
+  const CheckedJson json("instructions: " + path, std::string(std::istreambuf_iterator(in), {}));
+  Instructions all;
+  for (const CheckedJson& part : json.at("parts").list(1, 1 << 20)) {
+    all.parts.push_back({part.at("sentence").word(), part.at("terse").word(), {}});
+    for (const CheckedJson& value : part.at("values").list(1, 1 << 20))
+      all.parts.back().values.push_back(value.word());
   }
+  const auto text = [&](const char* key, std::string& value) {
+    if (json.has(key)) value = json.at(key).word();
+  };
+  text("opening", all.options.opening);
+  text("joint", all.options.joint);
+  text("ending", all.options.ending);
+  text("terse_opening", all.options.terse_opening);
+  text("terse_joint", all.options.terse_joint);
+  text("terse_ending", all.options.terse_ending);
+  return all;
 }
 
 // Roles as words, for a vocabulary that has no tokens for them.
