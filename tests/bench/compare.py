@@ -27,10 +27,10 @@ INSTALL = "python3 -m venv DIR && DIR/bin/pip install torch==2.13.0 numpy " \
 FULL = dict(
     rounds=5, limit_s=900, patience_s=60, seconds=0.2, op_seconds=0.3,
     shapes="4x4x64x32,1x8x256x64,1x8x512x64,1x8x1024x64,1x8x2048x64,1x8x4096x64,1x4x2048x128",
-    composed="1x8x1024x64,1x8x2048x64", steps=dict(micro=300, tiny=25, small=5, long=10), forward_steps=8)
+    composed="1x8x1024x64,1x8x2048x64", steps=dict(micro=1500, tiny=25, small=5, long=10), forward_steps=8)
 QUICK = dict(
     rounds=2, limit_s=165, patience_s=15, seconds=0.1, op_seconds=0.1, shapes="4x4x64x32,1x8x512x64,1x8x1024x64",
-    composed="1x8x1024x64", steps=dict(micro=100, tiny=12, small=3), forward_steps=4)
+    composed="1x8x1024x64", steps=dict(micro=300, tiny=12, small=3), forward_steps=4)
 
 
 # ---- the command line ----------------------------------------------------------------------------------------------
