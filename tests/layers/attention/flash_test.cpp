@@ -6,8 +6,6 @@
 
 namespace {
 
-using Kernel = ag::AttentionOutput (*)(const ag::AttentionInputs&, const ag::AttentionOptions&);
-
 struct Arrays {
   Array q, k, v, dy;
 };
@@ -23,7 +21,8 @@ struct Results {
   Array y, log_sum_exp, dq, dk, dv;
 };
 
-Results run(Kernel kernel, const Arrays& a, const ag::Mask& mask, std::size_t heads = 1) {
+Results run(const ag::AttentionKernel& kernel, const Arrays& a, const ag::Mask& mask,
+            std::size_t heads = 1) {
   const Variable q = ag::parameter(a.q), k = ag::parameter(a.k), v = ag::parameter(a.v);
   Tape tape;
   const ag::AttentionOutput out =
@@ -86,21 +85,22 @@ Reference by_loops(const Arrays& a, bool causal) {
 
 }  // namespace
 
-TEST_CASE("flash attention in float errs at most twice as much as composed, its gradients thrice",
+TEST_CASE("a kernel in float errs at most twice as much as composed, its gradients thrice",
           "[flash]") {
+  const auto* name = GENERATE("flash", "fused");
   const std::size_t length = GENERATE(64, 130, 500);
   const bool causal = GENERATE(false, true);
-  CAPTURE(length, causal);
+  CAPTURE(name, length, causal);
   const Arrays a = random_arrays(length, length, 64, 2);
   const Reference exact = by_loops(a, causal);
   const ag::Mask mask = causal ? ag::causal() : ag::Mask();
-  const Results flash = run(ag::flash_attention, a, mask),
+  const Results kernel = run(ag::attention_kernel(name), a, mask),
                 composed = run(ag::composed_attention, a, mask);
   const double least = tolerance(1e-15, 1e-8);  // where composed happens to be exact
-  CHECK(distance(flash.y, exact.y) <= 2 * distance(composed.y, exact.y) + least);
-  CHECK(distance(flash.dq, exact.dq) <= 3 * distance(composed.dq, exact.dq) + least);
-  CHECK(distance(flash.dk, exact.dk) <= 3 * distance(composed.dk, exact.dk) + least);
-  CHECK(distance(flash.dv, exact.dv) <= 3 * distance(composed.dv, exact.dv) + least);
+  CHECK(distance(kernel.y, exact.y) <= 2 * distance(composed.y, exact.y) + least);
+  CHECK(distance(kernel.dq, exact.dq) <= 3 * distance(composed.dq, exact.dq) + least);
+  CHECK(distance(kernel.dk, exact.dk) <= 3 * distance(composed.dk, exact.dk) + least);
+  CHECK(distance(kernel.dv, exact.dv) <= 3 * distance(composed.dv, exact.dv) + least);
 }
 
 TEST_CASE("the log-sum-exp of flash attention is that of the visible scores", "[flash]") {
@@ -152,7 +152,7 @@ TEST_CASE("a NaN behind a causal mask stays behind it in every tile", "[flash]")
 TEST_CASE("queries, keys and values may be one array", "[flash]") {
   // one head, several ranges of queries in the backward pass: all three gradients meet
   const Array x = random_array({1, 300, 8});
-  const auto gradient = [&](Kernel kernel) {
+  const auto gradient = [&](const ag::AttentionKernel& kernel) {
     const Variable p = ag::parameter(x);
     const ag::Heads heads = ag::split_heads(p, 1);
     Tape tape;
