@@ -1,11 +1,11 @@
-// All layers.
+// All layers. Not in it: attention/score_function.hpp, which every file would take a second to
+// read.
 #pragma once
 
 #include "layers/attention/composed.hpp"
 #include "layers/attention/decode.hpp"
 #include "layers/attention/flash.hpp"
 #include "layers/attention/fused.hpp"
-#include "layers/attention/score_function.hpp"
 #include "layers/dropout.hpp"
 #include "layers/embedding.hpp"
 #include "layers/encoder_decoder.hpp"
