@@ -81,20 +81,42 @@ std::size_t multiply_strips(std::size_t j, TileSizes sizes, LeftFactor<T> a, Rig
   return j;
 }
 
-// The last columns, fewer than a vector, by way of padded copies of b and c.
+// The last `left` columns, fewer than a vector. The vector that ends with them reaches back into
+// columns that are done already: it is computed beside c, and what is new is taken over.
 template <class T>
-void multiply_edge(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add, T* c,
-                   std::size_t c_stride) {
+void multiply_overlapping(TileSizes sizes, std::size_t left, LeftFactor<T> a, RightFactor<T> b,
+                          bool add, T* c, std::size_t c_stride) {
+  constexpr std::size_t width = Batch<T>::size;
+  alignas(64) T block[block_rows * width];
+  b.data += sizes.columns - width;
+  c += sizes.columns - left;
+  for (std::size_t i = 0; i < sizes.rows; i += block_rows) {
+    const std::size_t rows = std::min(block_rows, sizes.rows - i);
+    multiply_strip<T, 1, false>({rows, width, sizes.inner},
+                                {a.data + i * a.row_stride, a.row_stride, a.inner_stride}, b, block,
+                                width);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t j = 0; j < left; ++j) {
+        T& to = c[(i + r) * c_stride + j];
+        to = (add ? to : T(0)) + block[(r + 1) * width - left + j];
+      }
+  }
+}
+
+// A product of fewer columns than a vector has, by way of padded copies of b and c.
+template <class T>
+void multiply_narrow(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add, T* c,
+                     std::size_t c_stride) {
   constexpr std::size_t width = Batch<T>::size, piece = 128;
   alignas(64) T right[piece * width] = {}, block[block_rows * width] = {};
   for (std::size_t k = 0; k < sizes.inner || k == 0; k += piece) {
-    const std::size_t inner = sizes.inner - k < piece ? sizes.inner - k : piece;
+    const std::size_t inner = std::min(piece, sizes.inner - k);
     const bool adding = add || k > 0;
     for (std::size_t l = 0; l < inner; ++l)
       for (std::size_t j = 0; j < sizes.columns; ++j)
         right[l * width + j] = b.data[(k + l) * b.stride + j];
     for (std::size_t i = 0; i < sizes.rows; i += block_rows) {
-      const std::size_t rows = sizes.rows - i < block_rows ? sizes.rows - i : block_rows;
+      const std::size_t rows = std::min(block_rows, sizes.rows - i);
       T* to = c + i * c_stride;
       for (std::size_t r = 0; r < rows && adding; ++r)
         for (std::size_t j = 0; j < sizes.columns; ++j) block[r * width + j] = to[r * c_stride + j];
@@ -112,12 +134,12 @@ void multiply_edge(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add,
 template <class T>
 void multiply(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add, T* c,
               std::size_t c_stride) {
-  const std::size_t j =
+  if (sizes.columns < Batch<T>::size) return multiply_narrow(sizes, a, b, add, c, c_stride);
+  const std::size_t done =
       (add ? multiply_strips<T, block_vectors, true>
            : multiply_strips<T, block_vectors, false>)(0, sizes, a, b, c, c_stride);
-  if (j < sizes.columns)
-    multiply_edge<T>({sizes.rows, sizes.columns - j, sizes.inner}, a, {b.data + j, b.stride}, add,
-                     c + j, c_stride);
+  if (done < sizes.columns)
+    multiply_overlapping(sizes, sizes.columns - done, a, b, add, c, c_stride);
 }
 
 // ---- rows -------------------------------------------------------------------------------------

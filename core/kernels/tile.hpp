@@ -61,7 +61,7 @@ struct TileKernels {
   std::size_t rows;
 
   // c = a b, or c += a b with `add`; rows of c are c_stride apart. Each element is summed in the
-  // order of k (the last columns, fewer than a vector, in pieces of 128). Reads and writes nothing
+  // order of k (of fewer columns than a vector has, in pieces of 128). Reads and writes nothing
   // outside of the factors and c.
   void (*multiply)(TileSizes sizes, LeftFactor<T> a, RightFactor<T> b, bool add, T* c,
                    std::size_t c_stride);
