@@ -150,21 +150,28 @@ double sum_terms(std::size_t begin, std::size_t end, Term term) {
   return lane[0];
 }
 
-// The sum of the lanes, half to half; in steps of known length, which the compiler turns into
-// vectors.
-template <std::size_t half, class T>
-inline T fold_lanes(T* lanes) {
-  for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-  if constexpr (half > 1)
-    return fold_lanes<half / 2>(lanes);
-  else
+// The sum of the lanes, half to half. In vectors of the compiler, which halve without a detour
+// through memory.
+template <class T, std::size_t count>
+using Lanes [[gnu::vector_size(count * sizeof(T))]] = T;
+
+template <class T, std::size_t count>
+inline T fold_lanes(const Lanes<T, count>& lanes) {
+  if constexpr (count == 1) {
     return lanes[0];
+  } else {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return fold_lanes<T, count / 2>(__builtin_shufflevector(lanes, lanes, i...) +
+                                      __builtin_shufflevector(lanes, lanes, (count / 2 + i)...));
+    }(std::make_index_sequence<count / 2>());
+  }
 }
 template <class T>
 inline T sum_of_lanes(const Batch<T>& batch) {
-  Tail<T> lanes;
-  batch.store_aligned(lanes.numbers);
-  return fold_lanes<Batch<T>::size / 2>(lanes.numbers);
+  Lanes<T, Batch<T>::size> lanes;
+  static_assert(sizeof lanes == sizeof batch);
+  __builtin_memcpy(&lanes, &batch, sizeof lanes);
+  return fold_lanes<T, Batch<T>::size>(lanes);
 }
 
 // The sum of term(inputs[i]...), over the lanes of a vector within blocks and then in double: as
