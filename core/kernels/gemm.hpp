@@ -1,5 +1,6 @@
 // Matrix products on raw pointers: the only file that calls BLAS (LAPACK serves ops/linalg.cpp).
-// Large products of floats are oneDNN's where the build found it (x86-64); all others OpenBLAS's.
+// Large products of floats are oneDNN's where the build found it (x86-64); small ones, of 16 rows
+// and columns or more, the tile kernels' of attention (tile.hpp); all others OpenBLAS's.
 //
 // BLAS runs on one thread, inside tiles whose bounds depend on the sizes and the machine's cores
 // alone, and the tiles run in parallel: so results have the same bits at any thread count. (Letting

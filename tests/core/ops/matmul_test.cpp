@@ -225,3 +225,33 @@ TEST_CASE("large products are right at every tile and have the same bits on any 
     REQUIRE(std::equal(single.data(), single.data() + single.size(), several.data()));
   }
 }
+
+TEST_CASE("gemm is right at every size, read as stored or transposed, and writes c alone",
+          "[matmul]") {
+  const ag::kernels::SingleThreadedBlas guard;
+  ag::Rng rng(5);
+  for (int round = 0; round < 300; ++round) {
+    const auto rows = std::size_t(rng.integer(1, 50)), columns = std::size_t(rng.integer(1, 150)),
+               inner = std::size_t(rng.integer(1, round % 4 == 0 ? 300 : 40));
+    const bool flip_a = rng.uniform() < 0.5, flip_b = rng.uniform() < 0.5;
+    const Real alpha = rng.uniform() < 0.7 ? 1 : Real(-0.5),
+               beta = std::vector<Real>{0, 1, Real(0.25)}[std::size_t(rng.integer(0, 3))];
+    CAPTURE(rows, columns, inner, flip_a, flip_b, alpha, beta);
+    const Array a = random_array({rows, inner}), b = random_array({inner, columns}, -1, 1, 8);
+    const Variable stored_a = flip_a ? ag::transpose(ag::constant(a)) : ag::constant(a),
+                   stored_b = flip_b ? ag::transpose(ag::constant(b)) : ag::constant(b);
+    const std::size_t stride = columns + 3;
+    const Array before = random_array({rows, stride}, -1, 1, 9);
+    Array c = before;
+    ag::kernels::gemm<Real>(
+        {rows, columns, inner}, alpha, {stored_a.value().data(), flip_a ? rows : inner, flip_a},
+        {stored_b.value().data(), flip_b ? inner : columns, flip_b}, beta, c.data(), stride);
+    const std::vector<double> product = by_definition(a, b);
+    std::vector<double> expected(before.data(), before.data() + before.size());
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < columns; ++j)
+        expected[i * stride + j] =
+            double(alpha) * product[i * columns + j] + double(beta) * expected[i * stride + j];
+    require_close(c, expected, tolerance(1e-13, 1e-4));
+  }
+}
