@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -231,7 +232,8 @@ void run_batch(ProductSizes sizes, MatrixView<T> a, MatrixView<T> b, Start start
   const std::size_t down = (sizes.rows + tile.rows - 1) / tile.rows;
   const double operations =
       2 * double(sizes.rows * products.size()) * double(sizes.columns * sizes.inner);
-  const SingleThreadedBlas guard;
+  std::optional<SingleThreadedBlas> guard;  // of products that BLAS computes
+  if (!tile_sized(sizes) || down * across > 1) guard.emplace();
   parallel_for(
       products.size() * down * across,
       [&](std::size_t task) {
