@@ -98,8 +98,8 @@ void reduce_columns(Reduction how, const T* x, std::size_t rows, std::size_t wid
   const std::size_t pieces = (rows + piece - 1) / piece;
   std::vector<double> partial(pieces * width, 0.0);
   parallel_for(pieces, [&](std::size_t i) {
-    for (std::size_t r = i * piece; r < std::min(rows, (i + 1) * piece); ++r)
-      k.accumulate_wide(x + r * width, partial.data() + i * width, width);
+    const std::size_t first = i * piece, count = std::min(piece, rows - first);
+    k.accumulate_wide(x + first * width, count, partial.data() + i * width, width);
   });
   const double count = how == Reduction::mean ? double(rows) : 1.0;
   for (std::size_t j = 0; j < width; ++j) {

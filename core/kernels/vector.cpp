@@ -91,13 +91,23 @@ double dot(const T* a, const T* b, std::size_t n) {
 }
 
 template <class T>
-void accumulate_wide(const T* x, double* sums, std::size_t n) {
-  std::size_t i = 0;
-  for (; i + wide_lanes <= n; i += wide_lanes) {
-    const Wide sum = ReadWide()(sums, i) + ReadWide()(x, i);
-    __builtin_memcpy(sums + i, &sum, sizeof sum);
-  }
-  for (; i < n; ++i) sums[i] += x[i];
+void accumulate_wide(const T* x, std::size_t rows, double* sums, std::size_t n) {
+  constexpr std::size_t together = 4;  // rows, for which a sum is read and written once
+  const auto add = [=]<std::size_t count>(const T* from,
+                                          std::integral_constant<std::size_t, count>) {
+    std::size_t i = 0;
+    for (; i + wide_lanes <= n; i += wide_lanes) {
+      Wide sum = ReadWide()(sums, i);
+      unrolled<count>([&](auto r) { sum += ReadWide()(from + r * n, i); });
+      __builtin_memcpy(sums + i, &sum, sizeof sum);
+    }
+    for (; i < n; ++i)
+      for (std::size_t r = 0; r < count; ++r) sums[i] += from[r * n + i];
+  };
+  std::size_t row = 0;
+  for (; row + together <= rows; row += together)
+    add(x + row * n, std::integral_constant<std::size_t, together>());
+  for (; row < rows; ++row) add(x + row * n, std::integral_constant<std::size_t, 1>());
 }
 
 // `side` batches of y, whose sums stay in registers.

@@ -48,8 +48,8 @@ struct VectorKernels {
   // y[i] = weights[0] x[0][i] + weights[1] x[1][i] + ... over `count` inputs, each rounded once if
   // the instruction set can; y may be one of them
   void (*combine)(const T* const* x, const T* weights, std::size_t count, T* y, std::size_t n);
-  // sums[i] += x[i], in double
-  void (*accumulate_wide)(const T* x, double* sums, std::size_t n);
+  // sums[i] += x[i] + x[n + i] + ..., of `rows` rows, in that order and in double
+  void (*accumulate_wide)(const T* x, std::size_t rows, double* sums, std::size_t n);
 
   // y[j] += sum over k < count of taps[k] x[j + k], for j < n; x holds n + count - 1
   void (*convolve)(const T* x, const T* taps, std::size_t count, T* y, std::size_t n);

@@ -80,7 +80,7 @@ void add_rows(Array& y, const AxisView& view, const Indices& indices, const Real
                         std::copy_n(row + column, n, sums);
                         for (std::size_t i = group.begin; i < group.end; ++i)
                           vector_kernels<Real>().accumulate_wide(
-                              from + sorted.places[i] * inner + column, sums, n);
+                              from + sorted.places[i] * inner + column, 1, sums, n);
                         std::transform(sums, sums + n, row + column,
                                        [](double sum) { return Real(sum); });
                       }

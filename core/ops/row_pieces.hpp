@@ -26,8 +26,8 @@ inline void add_rows(const Real* a, const Real* b, Real* y, std::size_t n) {
 // The sums of the pieces (pieces, width), in their order.
 inline Array sum_pieces(const Array& pieces, std::size_t width) {
   std::vector<double> total(width, 0.0);
-  for (std::size_t begin = 0; begin < pieces.size(); begin += width)
-    kernels::vector_kernels<Real>().accumulate_wide(pieces.data() + begin, total.data(), width);
+  kernels::vector_kernels<Real>().accumulate_wide(pieces.data(), pieces.shape()[0], total.data(),
+                                                  width);
   Array y = uninitialized({width});
   std::copy(total.begin(), total.end(), y.data());
   return y;

@@ -97,7 +97,7 @@ void Unit::mix_back(const Variable& matrices, const Planes& from, const Planes& 
   for (std::size_t h = 0; h < heads_; h += c) {
     kernels::gemm<Real>({c, c, count}, 1, {g.row(h, first), g.plane_size()},
                         {from.row(h, first), from.plane_size(), true}, 0, product.data(), c);
-    vector_kernels<Real>().accumulate_wide(product.data(), sums + (first_head_ + h) * c, c * c);
+    vector_kernels<Real>().accumulate_wide(product.data(), 1, sums + (first_head_ + h) * c, c * c);
   }
 }
 
