@@ -77,6 +77,43 @@ inline Batch<T> map_rest(F f, std::size_t n, std::size_t count, T fill, const In
   return xsimd::select(lanes < V(T(count)), f(Tail<T>().load(inputs, count, T(0))...), V(fill));
 }
 
+// A vector of a row at a time, for loops of several outputs. Of a row shorter than a vector,
+// padded.
+template <class T>
+struct ShortPart {
+  std::size_t count;
+
+  Batch<T> load(const T* row) const { return Tail<T>().load(row, count, T(0)); }
+  void store(const Batch<T>& v, T* row) const { Tail<T>().store(v, row, count); }
+  Batch<T> fresh(const Batch<T>& v) const { return v; }
+};
+// Else one that begins at `at`; it may overlap the one before, and its first `seen` lanes are then
+// those that have been there already.
+template <class T, bool overlaps>
+struct Part {
+  std::size_t at, seen;
+
+  Batch<T> load(const T* row) const { return Batch<T>::load_unaligned(row + at); }
+  void store(const Batch<T>& v, T* row) const { v.store_unaligned(row + at); }
+  // v, with 0 in the lanes that have been there already: to add what each element gives once.
+  Batch<T> fresh(const Batch<T>& v) const {
+    static constexpr LaneNumbers<T> lane_numbers;
+    if constexpr (!overlaps) return v;
+    return xsimd::select(Batch<T>::load_aligned(lane_numbers.numbers) < Batch<T>(T(seen)),
+                         Batch<T>(T(0)), v);
+  }
+};
+// Calls f(part) for the parts of a row of n; what it stores of an element that comes twice must be
+// the same, and may not be an input unless through fresh().
+template <class T, class F>
+inline void for_parts(std::size_t n, F f) {
+  constexpr std::size_t width = Batch<T>::size;
+  if (n < width) return f(ShortPart<T>{n});
+  std::size_t at = 0;
+  for (; at + width <= n; at += width) f(Part<T, false>{at, 0});
+  if (at < n) f(Part<T, true>{n - width, width - (n - at)});
+}
+
 // f(0), f(1), ... with constant arguments. In an ordinary loop g++ would see only too late that an
 // array of sums can stay in registers.
 template <std::size_t count, class F>

@@ -69,13 +69,14 @@ double dot(const T* a, const T* b, std::size_t n) {
 // less its first half is exact.
 template <class T>
 struct Centered {
-  Batch<T> high, low;
+  T high, low;
 
-  explicit Centered(double center)
-      : high(static_cast<T>(center)),
-        low(static_cast<T>(center - double(static_cast<T>(center)))) {}
-  Batch<T> operator()(const Batch<T>& x) const { return (x - high) - low; }
+  Batch<T> operator()(const Batch<T>& x) const { return (x - Batch<T>(high)) - Batch<T>(low); }
 };
+template <class T>
+Centered<T> centered_at(double center) {
+  return {static_cast<T>(center), static_cast<T>(center - double(static_cast<T>(center)))};
+}
 
 template <class T>
 double mean_of(const T* x, std::size_t n) {
@@ -85,55 +86,104 @@ double mean_of(const T* x, std::size_t n) {
   return double(*x) + rest / double(n);
 }
 
+// The sum of squares of the centered row.
 template <class T>
-void normalize(const T* x, const T* gain, const T* shift, bool centered, double epsilon, T* y,
-               RowStatistics* stats, std::size_t n) {
-  const double mean = centered ? mean_of(x, n) : 0;
-  const Centered<T> from_mean(mean);
-  double square = sum_lanes<T>(
+double square_of(const T* x, double mean, std::size_t n) {
+  const Centered<T> from_mean = centered_at<T>(mean);
+  const double square = sum_lanes<T>(
       [&](const auto& v) {
         const Batch<T> d = from_mean(v);
         return d * d;
       },
       n, x);
+  if (square > 1e-30 && square < infinity<double>) return square;
   // squares that leave the range of T, or of a row that is nearly constant, are summed in double
-  if (!(square > 1e-30 && square < infinity<double>))
-    square = sum_terms(0, n, [=](auto read, std::size_t i) {
-      const auto d = read(x, i) - mean;
-      return d * d;
-    });
-  const double rstd = 1 / __builtin_sqrt(square / double(n) + epsilon);
-  *stats = {mean, rstd};
-  const Batch<T> scale(static_cast<T>(rstd));
-  if (shift != nullptr) {
-    map<T>(
-        [&](const auto& v, const auto& w, const auto& b) { return from_mean(v) * scale * w + b; },
-        y, n, x, gain, shift);
-  } else {
-    map<T>([&](const auto& v, const auto& w) { return from_mean(v) * scale * w; }, y, n, x, gain);
-  }
+  return sum_terms(0, n, [=](auto read, std::size_t i) {
+    const auto d = read(x, i) - mean;
+    return d * d;
+  });
+}
+
+// Calls f(begin, end) for groups of rows that a norm takes through each of its steps together, up
+// to 16 KiB: the steps of one row wait for each other, those of different rows do not.
+constexpr std::size_t most_rows = 8;
+template <class T, class F>
+void for_row_groups(std::size_t rows, std::size_t n, F f) {
+  const std::size_t fitting = 16384 / (sizeof(T) * (n + 1));
+  const std::size_t group = fitting < 1 ? 1 : fitting < most_rows ? fitting : most_rows;
+  for (std::size_t begin = 0; begin < rows; begin += group)
+    f(begin, begin + group < rows ? begin + group : rows);
 }
 
 template <class T>
-void normalize_backward(const T* x, const T* gain, const T* g, bool centered, RowStatistics stats,
-                        T* gx, T* ggain, T* gshift, std::size_t n) {
-  const Centered<T> from_mean(stats.mean);
-  const Batch<T> scale(static_cast<T>(stats.rstd));
-  // the mean and the scale are shared by the row, so each entry's gradient loses its share of both
+void normalize(const T* x, const T* gain, const T* shift, bool centered, double epsilon, T* y,
+               RowStatistics* stats, std::size_t rows, std::size_t n) {
+  for_row_groups<T>(rows, n, [=](std::size_t begin, std::size_t end) {
+    double squares[most_rows];
+    for (std::size_t r = begin; r < end; ++r) stats[r].mean = centered ? mean_of(x + r * n, n) : 0;
+    for (std::size_t r = begin; r < end; ++r)
+      squares[r - begin] = square_of(x + r * n, stats[r].mean, n);
+    for (std::size_t r = begin; r < end; ++r)
+      stats[r].rstd = 1 / __builtin_sqrt(squares[r - begin] / double(n) + epsilon);
+    for (std::size_t r = begin; r < end; ++r) {
+      const Centered<T> from_mean = centered_at<T>(stats[r].mean);
+      const Batch<T> scale(static_cast<T>(stats[r].rstd));
+      const auto scaled = [&](const auto& v, const auto& w) { return from_mean(v) * scale * w; };
+      if (shift == nullptr)
+        map<T>(scaled, y + r * n, n, x + r * n, gain);
+      else
+        map<T>([&](const auto& v, const auto& w, const auto& b) { return scaled(v, w) + b; },
+               y + r * n, n, x + r * n, gain, shift);
+    }
+  });
+}
+
+// What the gradients of all entries of a row are computed from. The mean and the scale are shared
+// by the row, so each entry's gradient loses its share of both: level, and along.
+template <class T>
+struct RowSlope {
+  Centered<T> from_mean;
+  T scale, along, level;
+
+  Batch<T> normed(const Batch<T>& x) const { return from_mean(x) * Batch<T>(scale); }
+};
+template <class T>
+RowSlope<T> slope_of(const T* x, const T* gain, const T* g, bool centered, RowStatistics stats,
+                     std::size_t n) {
+  RowSlope<T> row{centered_at<T>(stats.mean), static_cast<T>(stats.rstd), 0, 0};
   const double along = sum_lanes<T>(
-      [&](const auto& v, const auto& w, const auto& u) { return u * w * (from_mean(v) * scale); },
-      n, x, gain, g);
-  const double level =
-      centered ? sum_lanes<T>([](const auto& w, const auto& u) { return u * w; }, n, gain, g) : 0;
-  const Batch<T> a(static_cast<T>(along / double(n))), l(static_cast<T>(level / double(n)));
-  map<T>([&](const auto& v, const auto& w,
-             const auto& u) { return scale * (u * w - l - from_mean(v) * scale * a); },
-         gx, n, x, gain, g);
-  map<T>([&](const auto& sum, const auto& v,
-             const auto& u) { return sum + u * (from_mean(v) * scale); },
-         ggain, n, ggain, x, g);
-  if (gshift != nullptr)
-    map<T>([](const auto& sum, const auto& u) { return sum + u; }, gshift, n, gshift, g);
+      [&](const auto& v, const auto& w, const auto& u) { return u * w * row.normed(v); }, n, x,
+      gain, g);
+  row.along = static_cast<T>(along / double(n));
+  if (!centered) return row;
+  const double level = sum_lanes<T>([](const auto& w, const auto& u) { return u * w; }, n, gain, g);
+  row.level = static_cast<T>(level / double(n));
+  return row;
+}
+
+template <class T>
+void normalize_backward(const T* x, const T* gain, const T* g, bool centered,
+                        const RowStatistics* stats, T* gx, T* ggain, T* gshift, std::size_t rows,
+                        std::size_t n) {
+  using V = Batch<T>;
+  for_row_groups<T>(rows, n, [=](std::size_t begin, std::size_t end) {
+    RowSlope<T> slopes[most_rows];
+    for (std::size_t r = begin; r < end; ++r)
+      slopes[r - begin] = slope_of(x + r * n, gain, g + r * n, centered, stats[r], n);
+    for_parts<T>(n, [=, &slopes](auto part) {
+      const V w = part.load(gain);
+      V gain_sum = part.load(ggain), shift_sum = gshift == nullptr ? V(T(0)) : part.load(gshift);
+      for (std::size_t r = begin; r < end; ++r) {
+        const RowSlope<T>& row = slopes[r - begin];
+        const V u = part.load(g + r * n), normed = row.normed(part.load(x + r * n));
+        part.store(V(row.scale) * (u * w - V(row.level) - normed * V(row.along)), gx + r * n);
+        gain_sum = gain_sum + part.fresh(u * normed);
+        shift_sum = shift_sum + part.fresh(u);
+      }
+      part.store(gain_sum, ggain);
+      if (gshift != nullptr) part.store(shift_sum, gshift);
+    });
+  });
 }
 
 template <class T>

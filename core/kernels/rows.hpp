@@ -32,13 +32,16 @@ struct RowKernels {
   // in double. Products that leave the range of T are summed in double.
   double (*dot)(const T* a, const T* b, std::size_t n);
 
-  // y = gain * (x - mean) * rstd + shift, of one row; writes mean (0 unless centered) and rstd = 1
-  // / sqrt(mean square of the centered row + epsilon). shift may be null.
+  // y = gain * (x - mean) * rstd + shift, of each of `rows` rows of n; writes each row's mean (0
+  // unless centered) and rstd = 1 / sqrt(mean square of the centered row + epsilon). shift may be
+  // null.
   void (*normalize)(const T* x, const T* gain, const T* shift, bool centered, double epsilon, T* y,
-                    RowStatistics* stats, std::size_t n);
-  // gx of that row; ggain += g * normalised x and gshift += g; gshift may be null.
+                    RowStatistics* stats, std::size_t rows, std::size_t n);
+  // gx of those rows; ggain += the sum of g * normalised x and gshift += that of g; gshift may be
+  // null.
   void (*normalize_backward)(const T* x, const T* gain, const T* g, bool centered,
-                             RowStatistics stats, T* gx, T* ggain, T* gshift, std::size_t n);
+                             const RowStatistics* stats, T* gx, T* ggain, T* gshift,
+                             std::size_t rows, std::size_t n);
 
   // gx = scale * (softmax(x) - target distribution), given log sum exp x; the target distribution
   // is 1 - smoothing at the target plus smoothing / n everywhere

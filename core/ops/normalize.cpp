@@ -35,12 +35,11 @@ std::vector<Array> backward(Mean mean, const Variable& x, const Variable& gain, 
   parallel_chunks(
       rows, grain,
       [&](std::size_t begin, std::size_t end) {
-        const std::size_t piece = begin / grain * width;
-        for (std::size_t row = begin; row < end; ++row)
-          row_kernels<Real>().normalize_backward(
-              x.value().data() + row * width, gain.value().data(), g.data() + row * width,
-              mean == Mean::removed, statistics[row], gx.data() + row * width, ggain.data() + piece,
-              shifted ? gshift.data() + piece : nullptr, width);
+        const std::size_t piece = begin / grain * width, at = begin * width;
+        row_kernels<Real>().normalize_backward(
+            x.value().data() + at, gain.value().data(), g.data() + at, mean == Mean::removed,
+            statistics.data() + begin, gx.data() + at, ggain.data() + piece,
+            shifted ? gshift.data() + piece : nullptr, end - begin, width);
       },
       row_operations(x.size()));
   std::vector<Array> gradients = list_of(std::move(gx), sum_pieces(ggain, width));
@@ -60,14 +59,14 @@ Variable normalize(const char* op, Mean mean, Variable& x, const std::vector<Var
   parallel_chunks(
       rows, rows_per_piece(width),
       [&](auto begin, auto end) {
-        for (std::size_t row = begin; row < end; ++row) {
-          const std::size_t at = row * width;
-          if (sums != nullptr)
-            add_rows(terms[0].value().data() + at, terms[1].value().data() + at, sums + at, width);
-          row_kernels<Real>().normalize(
-              x.value().data() + at, gain.value().data(), shifted ? shift.value().data() : nullptr,
-              mean == Mean::removed, double(epsilon), y.data() + at, &statistics[row], width);
-        }
+        const std::size_t at = begin * width;
+        if (sums != nullptr)
+          add_rows(terms[0].value().data() + at, terms[1].value().data() + at, sums + at,
+                   (end - begin) * width);
+        row_kernels<Real>().normalize(x.value().data() + at, gain.value().data(),
+                                      shifted ? shift.value().data() : nullptr,
+                                      mean == Mean::removed, double(epsilon), y.data() + at,
+                                      statistics.data() + begin, end - begin, width);
       },
       row_operations(x.size()));
   if (sums != nullptr) {
