@@ -132,7 +132,7 @@ struct GeluTanh {
   }
 
  private:
-  static auto bent(const auto& x) { return scale * x + (0.044715 * scale) * (x * x * x); }
+  static auto bent(const auto& x) { return x * (scale + (0.044715 * scale) * (x * x)); }
 };
 
 struct Silu {

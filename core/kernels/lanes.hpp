@@ -139,9 +139,8 @@ inline V apply(const V& a, const V& b) {
 // rounding, and its products would be denormal numbers, on which processors take a hundred times
 // longer.
 template <class V>
-V power_of(const V& x) {
-  using T = typename V::value_type;
-  return xsimd::select(x < V(T(-60)), V(T(0)), exp_bounded(x));
+[[gnu::always_inline]] inline V power_of(const V& x) {
+  return vector_functions::exp_from(-60, x);
 }
 
 // Eight doubles at a time, for sums of numbers of either precision.

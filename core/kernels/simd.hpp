@@ -4,6 +4,7 @@
 #include <xsimd/xsimd.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -24,22 +25,35 @@ template <class T, class A>
   return xsimd::fma(a, b, c);
 }
 
-// exp(x) for x <= 88, to 1.2 units in the last place; NaN stays. What would be smaller than the
-// smallest normal number is 0. x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the
-// polynomial of Cephes' expf.
+// exp(x) for x <= 88, to 1.2 units in the last place, and 0 below `lowest` >= -87.33; NaN stays.
+// x = n log 2 + r, with r at most log(2) / 2 and exp(r) by the polynomial of Cephes' expf.
 template <class A>
-[[gnu::always_inline]] inline xsimd::batch<float, A> exp_bounded(const xsimd::batch<float, A>& x) {
+[[gnu::always_inline]] inline xsimd::batch<float, A> exp_from(float lowest,
+                                                              const xsimd::batch<float, A>& x) {
   using V = xsimd::batch<float, A>;
-  const V rounding(12582912.0f);  // 1.5 * 2^23: adding it leaves no fraction
-  const V n = multiply_add(x, V(1.44269504f), rounding) - rounding;
+  // 1.5 * 2^23: adding it leaves no fraction, and the last bits are the integer; 127 more makes
+  // them the exponent of 2^n
+  const V rounding(12582912.0f + 127.0f);
+  const V shifted = multiply_add(x, V(1.44269504f), rounding), n = shifted - rounding;
   // log 2 in two parts, of which the first has few bits, so that n times it is exact
   const V r = multiply_add(n, V(2.12194440e-4f), multiply_add(n, V(-0.693359375f), x));
   V p(1.9875691500e-4f);
   for (const float coefficient : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
                                   1.6666665459e-1f, 5.0000001201e-1f, 1.0f, 1.0f})
     p = multiply_add(p, r, V(coefficient));
-  const V y = xsimd::ldexp(p, xsimd::to_int(n));
-  return xsimd::select(x < V(-87.3365448f), V(0.0f), y);
+  const auto exponent = xsimd::bitwise_cast<xsimd::batch<std::int32_t, A>>(shifted) << 23;
+  return xsimd::select(x < V(lowest), V(0.0f), p * xsimd::bitwise_cast<V>(exponent));
+}
+template <class A>
+xsimd::batch<double, A> exp_from(double lowest, const xsimd::batch<double, A>& x) {
+  using V = xsimd::batch<double, A>;
+  return xsimd::select(x < V(lowest), V(0.0), xsimd::exp(x));
+}
+
+// exp(x) for x <= 88 in float; what would be smaller than the smallest normal number is 0.
+template <class A>
+[[gnu::always_inline]] inline xsimd::batch<float, A> exp_bounded(const xsimd::batch<float, A>& x) {
+  return exp_from(-87.3365448f, x);
 }
 template <class A>
 xsimd::batch<double, A> exp_bounded(const xsimd::batch<double, A>& x) {
