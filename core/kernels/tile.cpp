@@ -182,21 +182,18 @@ void transpose(const T* from, std::size_t from_stride, std::size_t rows, std::si
 template <class T>
 bool all_finite(const T* from, std::size_t stride, std::size_t rows, std::size_t columns) {
   using V = Batch<T>;
-  V odd(T(0));  // x - x is 0, or NaN where x is not finite
+  V odd(T(0));  // all bits of x - x, which is 0, or NaN where x is not finite
   T odd_tail = 0;
   for (std::size_t i = 0; i < rows; ++i) {
     const T* x = from + i * stride;
     std::size_t j = 0;
     for (; j + V::size <= columns; j += V::size) {
       const V v = V::load_unaligned(x + j);
-      odd = odd + (v - v);
+      odd = odd | (v - v);
     }
     for (; j < columns; ++j) odd_tail += x[j] - x[j];
   }
-  alignas(64) T lanes[V::size];
-  odd.store_aligned(lanes);
-  for (const T lane : lanes) odd_tail += lane;
-  return odd_tail == T(0);
+  return odd_tail == T(0) && xsimd::all(odd == V(T(0)));
 }
 
 template <class T>

@@ -75,10 +75,11 @@ class Tile {
 
   // Calls f(key, keys, queries) for pieces of the tile's keys, each with the range of queries that
   // see one of them, and likewise f(query, queries, keys): what lies outside is hidden, so products
-  // leave it out.
+  // leave it out. A tile of a vector or less is one piece.
   template <class F>
   void for_key_pieces(F&& f) const {
-    if (visible_ == Visible::all) return f(0, keys(), QueryRange{0, queries()});
+    if (visible_ == Visible::all || keys() <= tile_lanes)
+      return f(0, keys(), QueryRange{0, queries()});
     const std::size_t piece = tiles().rows;
     for (std::size_t j = 0; j < keys(); j += piece) {
       const std::size_t count = std::min(piece, keys() - j);
@@ -88,7 +89,8 @@ class Tile {
   }
   template <class F>
   void for_query_pieces(F&& f) const {
-    if (visible_ == Visible::all) return f(0, queries(), KeyRange{0, keys()});
+    if (visible_ == Visible::all || queries() <= tile_lanes)
+      return f(0, queries(), KeyRange{0, keys()});
     const std::size_t piece = tiles().rows;
     for (std::size_t i = 0; i < queries(); i += piece) {
       const std::size_t count = std::min(piece, queries() - i);
